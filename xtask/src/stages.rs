@@ -28,7 +28,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 14] = [
+static STAGES: [(&str, Work); 15] = [
     ("check", Work::Check),
     ("book", Work::Book),
     ("unit and model tests", Work::RunTests("cargo test --workspace --no-fail-fast")),
@@ -49,6 +49,12 @@ static STAGES: [(&str, Work); 14] = [
         "zones",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system zones --seeds 0..400 --minutes 1 --floor 60",
+        ),
+    ),
+    (
+        "open-channel",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system open-channel --seeds 0..1000 --minutes 1 --floor 200",
         ),
     ),
     (
@@ -119,7 +125,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 6] {
+    fn stages(&self) -> [(&'static str, Work); 7] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -130,6 +136,7 @@ impl Night {
             ("no protected memory, long", seeds("stack --no-protected-memory")),
             ("exchanges for even wear, long", seeds("stack --exchanges")),
             ("zones, long", seeds("zones")),
+            ("open-channel, long", seeds("open-channel")),
             ("real hosts, all", Work::Run("tests/hosts/run.sh")),
             ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
         ]
@@ -194,7 +201,7 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, unprotected, exchanges, zones, hosts, fuzz] = night.stages();
+        let [stack, unprotected, exchanges, zones, chunks, hosts, fuzz] = night.stages();
         assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(
@@ -202,6 +209,9 @@ mod test {
         );
         assert!(matches!(exchanges.1, Work::RunOwned(line) if line.ends_with("--exchanges --seeds 7..57")));
         assert!(matches!(zones.1, Work::RunOwned(line) if line.ends_with("--system zones --seeds 7..57")));
+        assert!(
+            matches!(chunks.1, Work::RunOwned(line) if line.ends_with("--system open-channel --seeds 7..57"))
+        );
         assert!(matches!(fuzz.1, Work::Fuzz(120, None)));
         for wrong in [&["--seeds"][..], &["--seeds", "0"], &["--hours", "3"]] {
             assert!(Night::parse(wrong).is_err(), "{wrong:?}");

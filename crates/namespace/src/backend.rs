@@ -1,6 +1,7 @@
 //! What stands below a namespace, behind one trait: how a command is carried out that was checked. A namespace of another kind is one more
 //! backend; what hosts see of commands, statistics and limits stays in [`crate::Namespaces`].
 
+mod chunks;
 mod null;
 mod volume;
 mod zones;
@@ -9,6 +10,8 @@ use crate::contract::{LbaRange, NamespaceError, NamespaceOperation};
 use crate::definition::{Backing, StoreIndex};
 use crate::pending::{Extra, Rest};
 use crate::piece::{Cutting, MapRange};
+use chunks::Chunks;
+use diecut_openchannel::contract::ChunkOperation;
 use diecut_units::{Buffer, BufferPool, ContentMode};
 use diecut_volume::contract::{VolumeIndex, VolumeOperation};
 use diecut_zoned::contract::{ZoneOperation, ZoneSetIndex};
@@ -34,6 +37,8 @@ pub(crate) enum Begun {
     Asks(VolumePlace, VolumeOperation, Option<Extra>),
     /// Zones are asked, once, and this belongs to the command besides.
     AsksZones((StoreIndex, ZoneSetIndex), ZoneOperation, Option<Extra>),
+    /// Chunks are asked, once.
+    AsksChunks(StoreIndex, ChunkOperation),
 }
 
 /// How many blocks the first piece of a range has that is cut: see [`crate::Namespaces::submit`].
@@ -78,6 +83,7 @@ pub(crate) trait Backend {
 pub(crate) enum AnyBackend {
     Volume(Volume),
     Zones(Zones),
+    Chunks(Chunks),
     Null(Null),
 }
 
@@ -89,6 +95,7 @@ impl AnyBackend {
                 AnyBackend::Volume(Volume { place: (store, volume), cutting })
             }
             Backing::Zones { store, set } => AnyBackend::Zones(Zones { place: (store, set), content_mode }),
+            Backing::Chunks { store } => AnyBackend::Chunks(Chunks { store, content_mode }),
             Backing::Null { reads } => AnyBackend::Null(Null { reads }),
         }
     }
@@ -105,6 +112,7 @@ impl Backend for AnyBackend {
         match self {
             AnyBackend::Volume(volume) => volume.begin(operation, scratch, map_piece),
             AnyBackend::Zones(zones) => zones.begin(operation, scratch, map_piece),
+            AnyBackend::Chunks(chunks) => chunks.begin(operation, scratch, map_piece),
             AnyBackend::Null(null) => null.begin(operation, scratch, map_piece),
         }
     }
@@ -117,6 +125,7 @@ impl Backend for AnyBackend {
         match self {
             AnyBackend::Volume(volume) => volume.go_on(rest, map_piece),
             AnyBackend::Zones(zones) => zones.go_on(rest, map_piece),
+            AnyBackend::Chunks(chunks) => chunks.go_on(rest, map_piece),
             AnyBackend::Null(null) => null.go_on(rest, map_piece),
         }
     }
@@ -126,6 +135,7 @@ impl Backend for AnyBackend {
         match self {
             AnyBackend::Volume(volume) => volume.place_of_read(range),
             AnyBackend::Zones(zones) => zones.place_of_read(range),
+            AnyBackend::Chunks(chunks) => chunks.place_of_read(range),
             AnyBackend::Null(null) => null.place_of_read(range),
         }
     }
@@ -134,6 +144,7 @@ impl Backend for AnyBackend {
         match self {
             AnyBackend::Volume(volume) => volume.moved(store),
             AnyBackend::Zones(zones) => zones.moved(store),
+            AnyBackend::Chunks(chunks) => chunks.moved(store),
             AnyBackend::Null(null) => null.moved(store),
         }
     }
@@ -142,6 +153,7 @@ impl Backend for AnyBackend {
         match self {
             AnyBackend::Volume(volume) => volume.set_whole_writes(whole_writes),
             AnyBackend::Zones(zones) => zones.set_whole_writes(whole_writes),
+            AnyBackend::Chunks(chunks) => chunks.set_whole_writes(whole_writes),
             AnyBackend::Null(null) => null.set_whole_writes(whole_writes),
         }
     }

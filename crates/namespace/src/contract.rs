@@ -5,6 +5,8 @@ use diecut_units::{Buffer, BufferMut, Time};
 use smallvec::SmallVec;
 
 pub use crate::placement::{PLACEMENT_HANDLES_MAX, PlacementHandles, PlacementProperties};
+pub use diecut_openchannel::contract::{ChunkRefusal, ChunkState, ChunkView, LbaList, LbaRun};
+pub use diecut_openchannel::{ChunkIndex, ChunkShape};
 pub use diecut_volume::contract::PlacementHandle;
 pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
 pub use diecut_zoned::states::{ZoneAction, ZoneRefusal, ZoneState};
@@ -105,6 +107,46 @@ pub enum NamespaceOperation {
     },
     /// What only namespaces with zones can do.
     Zone(ZoneRequest),
+    /// What only namespaces of chunks can do.
+    Chunk(ChunkRequest),
+}
+
+/// What a host can ask of chunks. Logical blocks are named by addresses of [`ChunkShape`].
+#[derive(Debug)]
+pub enum ChunkRequest {
+    /// Reads logical blocks of any chunks. The completion carries them in `data`.
+    Read {
+        /// What is read.
+        lbas: LbaList,
+        /// Receives the content, exactly as long.
+        destination: BufferMut,
+    },
+    /// Writes whole program units at write pointers. What is answered is on flash.
+    Write {
+        /// Where.
+        lbas: LbaList,
+        /// The content, exactly as long.
+        data: Buffer,
+    },
+    /// Makes chunks free, each named by one of its logical blocks.
+    Reset {
+        /// Which.
+        lbas: LbaList,
+    },
+    /// Writes what is read elsewhere.
+    Copy {
+        /// What is read.
+        from: LbaList,
+        /// Where it is written.
+        to: LbaList,
+    },
+    /// Says how chunks are.
+    Report {
+        /// The first one.
+        first: u32,
+        /// The most chunks to report.
+        count_max: u32,
+    },
 }
 
 /// What a host can ask of zones. A zone is named by its first logical block.
@@ -142,13 +184,15 @@ pub enum ZoneRequest {
     Report(ReportRequest),
 }
 
-/// What the completion of a command to zones has besides.
+/// What the completion of a command to zones or chunks has besides.
 #[derive(Debug)]
 pub enum ZoneOutcome {
     /// First logical block that an append wrote.
     Appended(u64),
     /// How zones are.
     Report(Box<ZoneReport>),
+    /// How chunks are.
+    Chunks(Vec<ChunkView>),
 }
 
 /// Ranges that one copy may have.
@@ -220,6 +264,9 @@ pub enum NamespaceError {
     /// A zone refuses.
     #[error("{0}")]
     Zone(ZoneRefusal),
+    /// A chunk refuses.
+    #[error("{0}")]
+    Chunk(ChunkRefusal),
     /// There is no such namespace (any more).
     #[error("no such namespace")]
     NoSuchNamespace,
@@ -246,7 +293,7 @@ pub struct NamespaceCompletion {
     pub result: Result<(), NamespaceError>,
     /// The content of a read.
     pub data: Option<Buffer>,
-    /// What an append or a report of zones gives.
+    /// What an append, or a report of zones or chunks gives.
     pub zones: Option<ZoneOutcome>,
 }
 
@@ -280,6 +327,21 @@ pub struct NamespaceProperties {
     pub zones: Option<ZoneProperties>,
     /// Which reclaim unit handles it has, if its hosts can choose among them.
     pub placement: Option<PlacementProperties>,
+    /// What its chunks are like, if it has chunks.
+    pub chunks: Option<ChunkProperties>,
+}
+
+/// What the chunks of a namespace are like (Open-Channel 2.0, geometry). Times are those of one operation, in nanoseconds; 0: unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkProperties {
+    /// Groups, parallel units, chunks, and how they are written.
+    pub shape: ChunkShape,
+    /// Reading a page.
+    pub read_ns: u32,
+    /// Programming a program unit.
+    pub write_ns: u32,
+    /// Erasing an erase block.
+    pub reset_ns: u32,
 }
 
 /// What the zones of a namespace are like (NVMe Zoned Namespace Command Set 1.1, section 4.1.5).

@@ -1,4 +1,4 @@
-use crate::contract::{NamespaceProperties, PlacementProperties, ZoneProperties};
+use crate::contract::{ChunkProperties, NamespaceProperties, PlacementProperties, ZoneProperties};
 use diecut_units::{ContentMode, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_zoned::contract::ZoneSetIndex;
@@ -23,6 +23,11 @@ pub enum Backing {
         store: StoreIndex,
         /// Which of its zones.
         set: ZoneSetIndex,
+    },
+    /// Chunks, which are the erase blocks.
+    Chunks {
+        /// The store they live in.
+        store: StoreIndex,
     },
     /// Nothing: commands complete at once and writes are forgotten. For benchmarks of what lies above.
     Null {
@@ -59,6 +64,8 @@ pub struct NamespaceDefinition {
     pub zones: Option<ZoneProperties>,
     /// Which reclaim unit handles it has, if its hosts can choose among them.
     pub placement: Option<PlacementProperties>,
+    /// What its chunks are like, if it has chunks.
+    pub chunks: Option<ChunkProperties>,
 }
 
 impl NamespaceDefinition {
@@ -67,11 +74,19 @@ impl NamespaceDefinition {
 
     /// What the namespace says of itself, with `used_lbas` of its volume.
     pub fn properties(&self, used_lbas: u64) -> NamespaceProperties {
+        assert!(
+            self.zones.is_none() || self.chunks.is_none(),
+            "I-N5: a namespace has zones, or chunks, or neither"
+        );
         NamespaceProperties {
             size_lbas: self.size_lbas,
-            capacity_lbas: self.zones.map_or(self.size_lbas, |zones| {
-                (self.size_lbas >> zones.size_lbas_log2) * u64::from(zones.capacity_lbas)
-            }),
+            capacity_lbas: match (&self.zones, &self.chunks) {
+                (Some(zones), _) => (self.size_lbas >> zones.size_lbas_log2) * u64::from(zones.capacity_lbas),
+                (_, Some(ChunkProperties { shape, .. })) => {
+                    u64::from(shape.all_chunks()) * u64::from(shape.chunk_ius())
+                }
+                _ => self.size_lbas,
+            },
             used_lbas: used_lbas.min(self.size_lbas),
             lba_size_log2: NamespaceDefinition::LBA_SIZE_LOG2,
             transfer_max_lbas: self.transfer_max_lbas,
@@ -80,6 +95,7 @@ impl NamespaceDefinition {
             read_only: self.read_only,
             zones: self.zones,
             placement: self.placement,
+            chunks: self.chunks,
         }
     }
 }

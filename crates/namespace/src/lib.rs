@@ -2,13 +2,13 @@
 //! [`contract`], so a feature is written once.
 //!
 //! Place in the flow: under `nvmf` and the other doors (entered through the admission scheduler of `shard`),
-//! above `volume` and `zoned`. A command is checked here, turned into commands of one volume, and answered when the last
+//! above `volume`, `zoned` and `openchannel`. A command is checked here, turned into commands of one volume, and answered when the last
 //! of them is; statistics and latency histograms are aggregated on the way out.
 //!
 //! A large command goes to its volume in pieces (`piece.rs`), each when the caller asks for it, so that admission can
 //! let others go between; it is answered when all are.
 //!
-//! What stands below a namespace is behind one trait (`backend.rs`): a volume, zones on erase blocks, or nothing for benchmarks.
+//! What stands below a namespace is behind one trait (`backend.rs`): a volume, zones or chunks on erase blocks, or nothing for benchmarks.
 //!
 //! Start with [`Namespaces::submit`] (`namespaces.rs`), then `backend/volume.rs` and `pending.rs`.
 //!
@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod chunks;
 pub mod contract;
 mod definition;
 mod namespaces;
@@ -41,7 +42,7 @@ mod statistics;
 mod zones;
 
 pub use definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
-pub use namespaces::{MovedNamespace, Namespaces, complete_zones};
+pub use namespaces::{MovedNamespace, Namespaces, complete_chunks, complete_zones};
 pub use outputs::{Finished, Outputs};
 pub use pending::Stamps;
 pub use piece::{MAP_PIECE_LBAS, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS};

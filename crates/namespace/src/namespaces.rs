@@ -1,12 +1,16 @@
+mod answer_of_chunks;
 mod answer_of_zones;
 mod check;
+mod kinds;
 
+pub use answer_of_chunks::complete_chunks;
 pub use answer_of_zones::complete_zones;
+use kinds::kind_of;
 
 use crate::backend::{AnyBackend, Backend, Begun, Scratch};
 use crate::contract::{
     CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, NamespaceOperation,
-    NamespaceProperties, SourceId, ZoneRequest,
+    NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, StoreIndex};
 use crate::outputs::{Asked, Finished, Outputs};
@@ -207,6 +211,7 @@ impl Namespaces {
         let (asked, extra) = match namespace.backend.begin(operation, &mut self.scratch, map_piece) {
             Begun::Asks(place, piece, extra) => (Asked::Volume(place, piece), extra),
             Begun::AsksZones(place, operation, extra) => (Asked::Zones(place, operation), extra),
+            Begun::AsksChunks(store, operation) => (Asked::Chunks(store, operation), None),
             Begun::Answered(result, data) => {
                 namespace.statistics.record(kind, lbas, now.since(arrived), result.is_ok());
                 return answer(result, data);
@@ -339,29 +344,6 @@ impl Namespaces {
 impl Default for Namespaces {
     fn default() -> Namespaces {
         Namespaces::new()
-    }
-}
-
-#[inline]
-fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
-    match operation {
-        NamespaceOperation::Read { range, .. } => (Kind::Read, range.lba_count.into()),
-        NamespaceOperation::Write { range, .. } => (Kind::Write, range.lba_count.into()),
-        NamespaceOperation::Flush => (Kind::Flush, 0),
-        NamespaceOperation::Deallocate { ranges } => {
-            (Kind::Deallocate, ranges.iter().map(|range| u64::from(range.lba_count)).sum())
-        }
-        NamespaceOperation::WriteZeroes { range, .. } => (Kind::WriteZeroes, range.lba_count.into()),
-        NamespaceOperation::Compare { range, .. } => (Kind::Compare, range.lba_count.into()),
-        NamespaceOperation::Verify { range } => (Kind::Verify, range.lba_count.into()),
-        NamespaceOperation::Copy(copy) => (Kind::Copy, copy.destination().lba_count.into()),
-        NamespaceOperation::WriteUncorrectable { range } => {
-            (Kind::WriteUncorrectable, range.lba_count.into())
-        }
-        NamespaceOperation::Zone(ZoneRequest::Append { lba_count, .. }) => {
-            (Kind::Append, (*lba_count).into())
-        }
-        NamespaceOperation::Zone(_) => (Kind::Zone, 0),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::backend::VolumePlace;
 use crate::contract::{NamespaceCompletion, NamespaceId, SourceId};
 use crate::definition::StoreIndex;
 use crate::pending::Stamps;
+use diecut_openchannel::contract::{ChunkCommand, ChunkOperation, ChunkToken};
 use diecut_volume::contract::{VolumeCommand, VolumeOperation, VolumeToken};
 use diecut_zoned::contract::{ZoneCommand, ZoneOperation, ZoneSetIndex, ZoneToken};
 
@@ -27,6 +28,8 @@ pub struct Outputs {
     pub volume_commands: Vec<(StoreIndex, VolumeCommand)>,
     /// Commands for zones, in order.
     pub zone_commands: Vec<(StoreIndex, ZoneCommand)>,
+    /// Commands for chunks, in order.
+    pub chunk_commands: Vec<(StoreIndex, ChunkCommand)>,
     /// Answers for doors, in order.
     pub finished: Vec<Finished>,
 }
@@ -35,6 +38,7 @@ pub struct Outputs {
 pub(crate) enum Asked {
     Volume(VolumePlace, VolumeOperation),
     Zones((StoreIndex, ZoneSetIndex), ZoneOperation),
+    Chunks(StoreIndex, ChunkOperation),
 }
 
 impl Outputs {
@@ -48,6 +52,10 @@ impl Outputs {
             Asked::Zones((store, set), operation) => {
                 let token = ZoneToken(token.0);
                 self.zone_commands.push((store, ZoneCommand { token, set, operation }));
+            }
+            Asked::Chunks(store, operation) => {
+                let token = ChunkToken(token.0);
+                self.chunk_commands.push((store, ChunkCommand { token, operation }));
             }
         }
     }

@@ -26,7 +26,7 @@ pub struct OtherStatistics {
     pub copies: OperationStatistics,
     /// Commands that make blocks unreadable.
     pub uncorrectables: OperationStatistics,
-    /// What was asked of zones besides reads and writes.
+    /// What was asked of zones or chunks besides reads and writes.
     pub zone_commands: OperationStatistics,
 }
 

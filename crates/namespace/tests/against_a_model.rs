@@ -93,6 +93,7 @@ fn run(seed: u64) {
             read_only: false,
             zones: None,
             placement: None,
+            chunks: None,
         },
         Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
     );

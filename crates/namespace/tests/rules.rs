@@ -20,6 +20,7 @@ fn definition() -> NamespaceDefinition {
         read_only: false,
         zones: None,
         placement: None,
+        chunks: None,
     }
 }
 

@@ -65,7 +65,9 @@ fn execute(file: &File, operation: NamespaceOperation) -> std::io::Result<(Optio
         NamespaceOperation::WriteUncorrectable { .. } => {
             return Err(std::io::Error::other("a file does not forget"));
         }
-        NamespaceOperation::Zone(_) => return Err(std::io::Error::other("a file has no zones")),
+        NamespaceOperation::Zone(_) | NamespaceOperation::Chunk(_) => {
+            return Err(std::io::Error::other("a file has no zones or chunks"));
+        }
         NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => (None, true),
     })
 }
@@ -159,6 +161,7 @@ fn main() {
             read_only: false,
             zones: None,
             placement: None,
+            chunks: None,
         };
         let namespace = NamespaceConfig {
             namespace: NamespaceId(number),

@@ -56,6 +56,7 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
         read_only: false,
         zones: None,
         placement: None,
+        chunks: None,
     };
     let namespace = NamespaceConfig {
         namespace: NamespaceId(1),

@@ -1,5 +1,6 @@
 //! Commands of admin queues that concern more than their controller: properties, Abort, Asynchronous Event Requests.
 
+use crate::chunk_log;
 use crate::connection::{Connection, Phase};
 use crate::controller::{Answer, Association, EVENT_REQUESTS_MAX, Surroundings, Turn};
 use crate::event::Action;
@@ -13,6 +14,7 @@ use diecut_namespace::contract::{NamespaceCommand, NamespaceId, NamespaceOperati
 use diecut_nvme::admin::Abort;
 use diecut_nvme::fabrics::{PropertyCommand, fctype};
 use diecut_nvme::opcode;
+use diecut_nvme::openchannel;
 use diecut_nvme::property::offset;
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::{Buffer, mark, mutant};
@@ -63,7 +65,17 @@ pub(crate) fn execute(
     if pages::put_off(session.shared, session.actions, connection, slot_index, entry) {
         return;
     }
-    let answer = if entry.opcode == opcode::admin::FORMAT_NVM {
+    let put_off = chunk_log::put_off(session, connection, slot_index, entry);
+    if put_off == Ok(true) {
+        return;
+    }
+    let answer = if let Err(status) = put_off {
+        Answer::Fail(status)
+    } else if entry.opcode == openchannel::opcode::GEOMETRY {
+        chunk_log::geometry(session.shared, connection, entry)
+    } else if let Some(answer) = chunk_log::feedback(session.shared, connection, entry) {
+        answer
+    } else if entry.opcode == opcode::admin::FORMAT_NVM {
         match format::begin(session, connection, slot_index, entry) {
             Ok(()) => return,
             Err(status) => Answer::Fail(status),

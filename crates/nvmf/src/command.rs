@@ -4,6 +4,7 @@ use crate::admin;
 use crate::connection::Connection;
 use crate::event::Action;
 use crate::inbound::Current;
+use crate::io::chunks::is_read;
 use crate::io::{self, Plan};
 use crate::placement;
 use crate::queue::{SlotIndex, SlotState, TakeError};
@@ -15,6 +16,7 @@ use crate::token::command_token;
 use diecut_namespace::contract::{NamespaceCommand, SourceId};
 use diecut_nvme::fabrics::fctype;
 use diecut_nvme::opcode::{self, io as io_opcode};
+use diecut_nvme::openchannel::opcode::VECTOR_WRITE;
 use diecut_nvme::tcp::{ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, PduError};
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
 use diecut_units::Buffer;
@@ -165,14 +167,14 @@ impl Session<'_> {
             Ok(Some((namespace, operation))) => {
                 let bytes = u64::from(slot.data_bytes);
                 match slot.entry.opcode {
-                    io_opcode::READ => {
+                    code if is_read(code) => {
                         slot.read_held = slot.data_bytes;
                         queue.read_bytes += slot.data_bytes as usize;
                         subsystem.traffic.read_commands += 1;
                         subsystem.traffic.read_bytes += bytes;
                     }
                     io_opcode::COMPARE => subsystem.traffic.read_commands += 1,
-                    io_opcode::WRITE => {
+                    io_opcode::WRITE | VECTOR_WRITE => {
                         subsystem.traffic.write_commands += 1;
                         subsystem.traffic.written_bytes += bytes;
                         placement::note_write(subsystem, &slot.entry, self.shared.now);

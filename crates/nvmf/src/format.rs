@@ -37,6 +37,10 @@ pub(crate) fn begin(
     if format.lba_format != 0 || format.has_metadata || format.protection != 0 {
         return Err(Status::INVALID_FORMAT.do_not_retry());
     }
+    if namespace.properties.chunks.is_some() {
+        // Its chunks are reset one by one.
+        return Err(Status::INVALID_OPCODE.do_not_retry());
+    }
     if namespace.properties.read_only {
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
     }

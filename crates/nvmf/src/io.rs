@@ -1,5 +1,6 @@
 //! I/O commands: what they need, and what the namespace is asked.
 
+pub(crate) mod chunks;
 mod copy;
 mod reserve;
 pub(crate) mod zones;
@@ -26,6 +27,13 @@ pub(crate) struct Plan {
     pub(crate) to_host_bytes: u32,
 }
 
+impl Plan {
+    /// So many bytes for the host, and none from it.
+    pub(crate) const fn to_host(to_host_bytes: u32) -> Plan {
+        Plan { from_host_bytes: 0, to_host_bytes }
+    }
+}
+
 #[inline]
 fn namespace_of<'a>(
     subsystem: &'a SubsystemConfig,
@@ -43,6 +51,9 @@ pub(crate) fn plan(
 ) -> Result<Plan, Status> {
     let namespace = namespace_of(subsystem, entry)?;
     let properties = &namespace.properties;
+    if properties.chunks.is_some() && !chunks::takes(entry.opcode) && !reservation::is_ours(entry.opcode) {
+        return Err(Status::INVALID_OPCODE.do_not_retry());
+    }
     match entry.opcode {
         opcode::FLUSH => return Ok(Plan::default()),
         opcode::DATASET_MANAGEMENT => {
@@ -62,6 +73,7 @@ pub(crate) fn plan(
         opcode::COPY => return copy::plan(properties, entry),
         code if reservation::is_ours(code) => return reserve::plan(entry, transfer_bytes_max),
         code if placement::is_ours(code) => return placement::plan_io(namespace, entry, transfer_bytes_max),
+        code if chunks::is_of_chunks(code) => return chunks::plan(namespace, entry, transfer_bytes_max),
         code if zones::is_of_zones(code) => return zones::plan(namespace, entry, transfer_bytes_max),
         opcode::READ
         | opcode::WRITE
@@ -112,6 +124,9 @@ pub(crate) fn operation(
 ) -> Result<Option<NamespaceOperation>, Status> {
     if zones::is_of_zones(entry.opcode) {
         return zones::operation(namespace, entry, data).map(Some);
+    }
+    if chunks::is_of_chunks(entry.opcode) {
+        return chunks::operation(namespace, entry, data, pool).map(Some);
     }
     let wire = WireRange::decode(entry);
     let range = LbaRange { first_lba: wire.start, lba_count: wire.count };

@@ -28,6 +28,7 @@
 mod admin;
 mod associations;
 mod budget;
+mod chunk_log;
 mod command;
 mod config;
 mod connect;

@@ -1,4 +1,4 @@
-use diecut_namespace::contract::{NamespaceError, ZoneRefusal};
+use diecut_namespace::contract::{ChunkRefusal, NamespaceError, ZoneRefusal};
 use diecut_nvme::Status;
 
 /// The only place where errors of a namespace become words of NVMe.
@@ -13,11 +13,24 @@ pub(crate) fn status_of(error: &NamespaceError) -> Status {
         NamespaceError::NoRoom { .. } => Status::CAPACITY_EXCEEDED.do_not_retry(),
         NamespaceError::ReadOnly { .. } => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
         NamespaceError::Zone(refusal) => status_of_zone(*refusal).do_not_retry(),
+        NamespaceError::Chunk(refusal) => status_of_chunk(*refusal).do_not_retry(),
         NamespaceError::NoSuchNamespace => Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(),
         NamespaceError::Aborted => Status::ABORT_REQUESTED,
         // These two may go well the next time: the host decides.
         NamespaceError::NotReady => Status::NAMESPACE_NOT_READY,
         NamespaceError::Internal { .. } => Status::INTERNAL_ERROR,
+    }
+}
+
+fn status_of_chunk(refusal: ChunkRefusal) -> Status {
+    match refusal {
+        ChunkRefusal::NoSuchBlock => Status::LBA_OUT_OF_RANGE,
+        ChunkRefusal::ListLength => Status::INVALID_LBA_LIST,
+        ChunkRefusal::Unwritten => Status::UNWRITTEN_BLOCK,
+        ChunkRefusal::OutOfOrder => Status::OUT_OF_ORDER_WRITE,
+        ChunkRefusal::Offline => Status::OFFLINE_CHUNK,
+        ChunkRefusal::InvalidReset => Status::INVALID_RESET,
+        ChunkRefusal::EarlyClose => Status::CHUNK_EARLY_CLOSE,
     }
 }
 

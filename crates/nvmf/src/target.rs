@@ -5,6 +5,7 @@ use crate::connect::Connecting;
 use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::event::{Action, ConnectionId, Event};
+use crate::io::chunks::is_read;
 use crate::io::zones::answer_zones;
 use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
@@ -17,7 +18,7 @@ use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId, ZoneOutcome};
-use diecut_nvme::{QualifiedName, Status, opcode::io as opcode};
+use diecut_nvme::{QualifiedName, Status};
 use diecut_units::{Time, mark, mutant};
 
 /// The target of one shard. See the crate's documentation.
@@ -392,10 +393,12 @@ impl Target {
         let queue = connection.queue.as_mut().expect("I-T8: who has commands in namespaces has a queue");
         let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state() == SlotState::Submitted, "I-T8: {:?} is answered once", completion.token);
-        let is_report = matches!(completion.zones, Some(ZoneOutcome::Report(_)));
+        let is_report = matches!(completion.zones, Some(ZoneOutcome::Report(_) | ZoneOutcome::Chunks(_)));
         let is_answer = completion.result.is_ok() && (completion.data.is_some() || is_report);
         let (command_id, code) = (slot.entry.command_id.get(), slot.entry.opcode);
-        let (is_read, took) = (code == opcode::READ, self.shared.now.since(slot.arrived));
+        // An admin command has the number of Read.
+        let is_admin = queue.id == 0;
+        let (is_read, took) = (is_read(code) && !is_admin, self.shared.now.since(slot.arrived));
         // The data of a read are held until they are sent.
         let held_bytes = if is_answer && !is_closing && (is_read || is_report) {
             std::mem::take(&mut slot.account_held)
@@ -412,7 +415,7 @@ impl Target {
             self.forget_if_done(index);
             return;
         }
-        if took >= self.shared.monitored_from {
+        if took >= self.shared.monitored_from && !is_admin {
             pages::record(&mut self.shared, connection.subsystem, code, took, actions);
         }
         match (&completion.result, completion.data) {

@@ -37,6 +37,8 @@ pub enum OperationOutline {
     Verify(LbaRange),
     /// What only zones can do.
     Zone,
+    /// What only chunks can do.
+    Chunk,
     /// A copy within the namespace.
     Copy(NamespaceCopy),
     /// Blocks made unreadable.
@@ -58,6 +60,7 @@ impl CommandOutline {
             NamespaceOperation::Compare { range, .. } => OperationOutline::Compare(*range),
             NamespaceOperation::Verify { range } => OperationOutline::Verify(*range),
             NamespaceOperation::Zone(_) => OperationOutline::Zone,
+            NamespaceOperation::Chunk(_) => OperationOutline::Chunk,
             NamespaceOperation::Copy(copy) => OperationOutline::Copy(copy.as_ref().clone()),
             NamespaceOperation::WriteUncorrectable { range } => OperationOutline::WriteUncorrectable(*range),
         };

@@ -17,9 +17,9 @@ pub struct LbaRun {
     pub count: u32,
 }
 
-/// Logical blocks in the order of their data.
+/// Logical blocks in the order of their data. One run lies in place, so that commands of other namespaces stay small; more are allocated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LbaList(pub SmallVec<[LbaRun; 4]>);
+pub struct LbaList(pub SmallVec<[LbaRun; 1]>);
 
 impl LbaList {
     /// Logical blocks that follow each other.

@@ -23,7 +23,7 @@ mod turns;
 mod work;
 
 pub use config::AdmissionConfig;
-pub(crate) use work::{Begun, COMMAND_COST, Work, cost_of, cost_of_zones};
+pub(crate) use work::{Begun, COMMAND_COST, Work, cost_of, cost_of_chunks, cost_of_zones};
 
 use crate::admission::accounts::{Leaf, NOBODY, Queue, Tenant, Turned, Volume, Vssd};
 use crate::admission::turns::{Turns, Used, Weight};

@@ -54,6 +54,7 @@ fn outline(operation: &NamespaceOperation) -> (&'static str, u64, u32) {
         }
         NamespaceOperation::Verify { range } => ("verify", range.first_lba, range.lba_count),
         NamespaceOperation::Zone(_) => ("zone command", 0, 0),
+        NamespaceOperation::Chunk(_) => ("chunk command", 0, 0),
     }
 }
 

@@ -42,7 +42,7 @@ fn attach_blocks<M: Divide>(
     }
     let record = here.registry.state.vssds.get(name);
     let allowed = record.and_then(|record| match record.serves {
-        Serves::Volumes | Serves::Zones => None,
+        Serves::Volumes | Serves::Zones | Serves::OpenChannel => None,
         Serves::Blocks => (is_privileged || record.uid == Some(uid)).then_some(VssdId(record.number)),
     });
     // Whoever may not attach learns no more than that.

@@ -3,6 +3,7 @@
 use crate::admission::{Admission, DOOR_SOURCE_BIT};
 use crate::drive;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
+use diecut_openchannel::contract::ChunkOperation;
 use diecut_units::{Span, Time};
 use diecut_volume::contract::VolumeOperation;
 use diecut_zoned::contract::ZoneOperation;
@@ -221,6 +222,20 @@ impl ModelledCore {
                     ius * (model.read_block_ns + model.write_block_ns)
                 }
                 _ => 0,
+            };
+            self.free_at = self.free_at.max(now) + Span(ns);
+        }
+    }
+    /// As [`ModelledCore::charge`], of a command to chunks.
+    pub fn charge_chunks(&mut self, operation: &ChunkOperation, now: Time) {
+        if let Some(model) = &self.model {
+            let ns = match operation {
+                ChunkOperation::Read { lbas, .. } => u64::from(lbas.count()) * model.read_block_ns,
+                ChunkOperation::Write { lbas, .. } => u64::from(lbas.count()) * model.write_block_ns,
+                ChunkOperation::Copy { to, .. } => {
+                    u64::from(to.count()) * (model.read_block_ns + model.write_block_ns)
+                }
+                ChunkOperation::Reset { .. } | ChunkOperation::Flush | ChunkOperation::Report { .. } => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

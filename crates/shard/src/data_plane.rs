@@ -1,7 +1,9 @@
 //! The path of commands through one shard: target, admission, namespaces, then stores, pool and medium ([`Flash`]), and back.
 //! Nothing here knows what exists, or what other shards do.
 
-use crate::admission::{Admission, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of, cost_of_zones};
+use crate::admission::{
+    Admission, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of, cost_of_chunks, cost_of_zones,
+};
 use crate::at_work::For;
 use crate::blocks::Blocks;
 use crate::config::ShardConfig;
@@ -9,7 +11,7 @@ use crate::cost::{ModelledCore, TracePoint};
 use crate::delays::Delays;
 use crate::door::Door;
 use crate::drive;
-use crate::flash::{Flash, ZonesView};
+use crate::flash::{ChunksView, Flash, ZonesView};
 use crate::notice::Notice;
 use crate::nvme_door::NvmeDoor;
 use crate::planted::PlantedPanic;
@@ -17,7 +19,9 @@ use diecut_media::Media;
 use diecut_namespace::contract::{
     NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, SourceId,
 };
-use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex, complete_zones};
+use diecut_namespace::{
+    Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex, complete_chunks, complete_zones,
+};
 use diecut_nvmf::{self as target, CommandFacts};
 use diecut_units::{Time, mark};
 use diecut_volume::contract::VolumeError;
@@ -173,6 +177,15 @@ impl<M: Media> DataPlane<M> {
             }
         }
         self.flash.answers.zones = of_zones;
+        let mut of_chunks = std::mem::take(&mut self.flash.answers.chunks);
+        for answer in of_chunks.drain(..) {
+            if !of_jobs(answer.token.0, answer.result.is_ok()) {
+                let finished = complete_chunks(&mut self.namespaces, answer, now);
+                self.admission.finished(finished.namespace, 1);
+                self.answer(finished, now);
+            }
+        }
+        self.flash.answers.chunks = of_chunks;
         let mut answers = std::mem::take(&mut self.flash.answers);
         // Answers of one namespace come together: admission hears once of those in a row.
         let mut over = (NamespaceId::default(), 0);
@@ -236,6 +249,7 @@ impl<M: Media> DataPlane<M> {
             };
             let before = outputs.volume_commands.len();
             let zones_before = outputs.zone_commands.len();
+            let chunks_before = outputs.chunk_commands.len();
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
                     cpu.begin_command(command.token, command.source, now);
@@ -263,6 +277,10 @@ impl<M: Media> DataPlane<M> {
                 cost += cost_of_zones(&command.operation);
                 cpu.charge_zones(&command.operation, now);
             }
+            if let Some((_, command)) = outputs.chunk_commands.get(chunks_before) {
+                cost += cost_of_chunks(&command.operation);
+                cpu.charge_chunks(&command.operation, now);
+            }
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
             Begun { cost, rest, holds, goes_on: cpu.goes_on(cost, now) }
@@ -270,6 +288,7 @@ impl<M: Media> DataPlane<M> {
         flash.at_work.now_for = For::All;
         flash.submit(&mut outputs.volume_commands, now);
         ZonesView::of(flash).submit(&mut outputs.zone_commands, now);
+        ChunksView::of(flash).submit(&mut outputs.chunk_commands, now);
     }
 
     /// Answers of doors go out when a round is over; on the real clock that is now.

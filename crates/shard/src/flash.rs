@@ -1,12 +1,14 @@
-//! The lower half of a shard: one device, the pool over it, and one store per vSSD, of volumes or zones. Commands in, completions out.
+//! The lower half of a shard: one device, the pool over it, and one store per vSSD, of volumes, zones or chunks. Commands in, completions out.
 
 mod answers;
+mod chunks;
 mod placement;
 mod zones;
 
 use crate::at_work::{AtWork, For};
 use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
+pub(crate) use chunks::ChunksView;
 use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
@@ -264,7 +266,9 @@ impl<M: Media> Flash<M> {
         assert!(slot.held.is_none(), "I-S21: a store that is held does not end");
         match slot.store {
             Kept::Volumes(store) => store.into_commands(),
-            Kept::Zones { .. } => unreachable!("I-S21: zones are not opened again"),
+            Kept::Zones { .. } | Kept::Chunks { .. } => {
+                unreachable!("I-S21: only volumes are opened again")
+            }
         }
     }
 

@@ -1,5 +1,7 @@
-//! What a vSSD keeps for its hosts: volumes in a log, or zones.
+//! What a vSSD keeps for its hosts: volumes in a log, zones, or chunks.
 
+use diecut_openchannel::ChunkStore;
+use diecut_openchannel::contract::ChunkCompletion;
 use diecut_units::Time;
 use diecut_volume::Store;
 use diecut_volume::contract::VolumeCompletion;
@@ -13,12 +15,14 @@ use diecut_zoned::contract::ZoneCompletion;
 pub(crate) enum Kept {
     Volumes(Store),
     Zones { store: Box<ZoneStore>, is_quiescing: bool },
+    Chunks { store: Box<ChunkStore>, is_quiescing: bool },
 }
 
 /// Where answers go.
 pub(crate) struct KeptAnswers<'a> {
     pub of_volumes: &'a mut Vec<VolumeCompletion>,
     pub of_zones: &'a mut Vec<ZoneCompletion>,
+    pub of_chunks: &'a mut Vec<ChunkCompletion>,
 }
 
 impl Kept {
@@ -27,14 +31,15 @@ impl Kept {
         match self {
             Kept::Volumes(store) => store.is_ready(),
             Kept::Zones { store, .. } => store.is_ready(),
+            Kept::Chunks { store, .. } => store.is_ready(),
         }
     }
 
-    /// Why it takes no writes as a whole. Zones refuse one by one.
+    /// Why it takes no writes as a whole. Zones and chunks refuse one by one.
     pub fn read_only_reason(&self) -> Option<&'static str> {
         match self {
             Kept::Volumes(store) => store.read_only_reason(),
-            Kept::Zones { .. } => None,
+            Kept::Zones { .. } | Kept::Chunks { .. } => None,
         }
     }
 
@@ -42,7 +47,7 @@ impl Kept {
     pub fn lacks_room(&self) -> bool {
         match self {
             Kept::Volumes(store) => store.lacks_room(),
-            Kept::Zones { .. } => false,
+            Kept::Zones { .. } | Kept::Chunks { .. } => false,
         }
     }
 
@@ -50,6 +55,7 @@ impl Kept {
         match self {
             Kept::Volumes(store) => store.deadline(),
             Kept::Zones { store, .. } => store.deadline(),
+            Kept::Chunks { .. } => Time::NEVER,
         }
     }
 
@@ -57,6 +63,7 @@ impl Kept {
         match self {
             Kept::Volumes(store) => store.shrink(slabs_max),
             Kept::Zones { store, .. } => store.shrink(slabs_max),
+            Kept::Chunks { store, .. } => store.shrink(slabs_max),
         }
     }
 
@@ -64,7 +71,7 @@ impl Kept {
     pub fn quiesce(&mut self, quiesce: bool) {
         match self {
             Kept::Volumes(store) => store.quiesce(quiesce),
-            Kept::Zones { is_quiescing, .. } => *is_quiescing = quiesce,
+            Kept::Zones { is_quiescing, .. } | Kept::Chunks { is_quiescing, .. } => *is_quiescing = quiesce,
         }
     }
 
@@ -72,7 +79,9 @@ impl Kept {
     pub fn quiesced(&self) -> Option<bool> {
         match self {
             Kept::Volumes(store) => store.quiesced(),
-            Kept::Zones { is_quiescing, .. } => is_quiescing.then_some(true),
+            Kept::Zones { is_quiescing, .. } | Kept::Chunks { is_quiescing, .. } => {
+                is_quiescing.then_some(true)
+            }
         }
     }
 
@@ -86,6 +95,7 @@ impl Kept {
         match self {
             Kept::Volumes(store) => store.complete(completion, space, answers.of_volumes),
             Kept::Zones { store, .. } => store.complete(completion, space, answers.of_zones),
+            Kept::Chunks { store, .. } => store.complete(completion, space, answers.of_chunks),
         }
     }
 
@@ -93,6 +103,7 @@ impl Kept {
         match self {
             Kept::Volumes(store) => store.work(now, space, answers.of_volumes),
             Kept::Zones { store, .. } => store.work(now, space, answers.of_zones),
+            Kept::Chunks { store, .. } => store.work(space, answers.of_chunks),
         }
     }
 
@@ -101,6 +112,7 @@ impl Kept {
         match self {
             Kept::Volumes(store) => store.describe(),
             Kept::Zones { store, .. } => format!("zones: {:?}\n", store.statistics()),
+            Kept::Chunks { store, .. } => format!("chunks: {:?}\n", store.statistics()),
         }
     }
 
@@ -108,7 +120,7 @@ impl Kept {
     pub fn volumes(&self) -> Option<&Store> {
         match self {
             Kept::Volumes(store) => Some(store),
-            Kept::Zones { .. } => None,
+            Kept::Zones { .. } | Kept::Chunks { .. } => None,
         }
     }
 
@@ -127,7 +139,9 @@ impl Kept {
     pub fn volumes_mut(&mut self) -> &mut Store {
         match self {
             Kept::Volumes(store) => store,
-            Kept::Zones { .. } => unreachable!("I-S21: volumes are asked of a store of volumes"),
+            Kept::Zones { .. } | Kept::Chunks { .. } => {
+                unreachable!("I-S21: volumes are asked of a store of volumes")
+            }
         }
     }
 
@@ -135,7 +149,7 @@ impl Kept {
     pub fn zones(&self) -> Option<&ZoneStore> {
         match self {
             Kept::Zones { store, .. } => Some(store),
-            Kept::Volumes(_) => None,
+            Kept::Volumes(_) | Kept::Chunks { .. } => None,
         }
     }
 
@@ -146,7 +160,30 @@ impl Kept {
     pub fn zones_mut(&mut self) -> &mut ZoneStore {
         match self {
             Kept::Zones { store, .. } => store,
-            Kept::Volumes(_) => unreachable!("I-S21: zones are asked of a store of zones"),
+            Kept::Volumes(_) | Kept::Chunks { .. } => {
+                unreachable!("I-S21: zones are asked of a store of zones")
+            }
+        }
+    }
+
+    /// The chunks, if it keeps chunks.
+    pub fn chunks(&self) -> Option<&ChunkStore> {
+        match self {
+            Kept::Chunks { store, .. } => Some(store),
+            Kept::Volumes(_) | Kept::Zones { .. } => None,
+        }
+    }
+
+    /// The chunks, to be changed.
+    ///
+    /// # Panics
+    /// If it keeps something else.
+    pub fn chunks_mut(&mut self) -> &mut ChunkStore {
+        match self {
+            Kept::Chunks { store, .. } => store,
+            Kept::Volumes(_) | Kept::Zones { .. } => {
+                unreachable!("I-S21: chunks are asked of a store of chunks")
+            }
         }
     }
 }

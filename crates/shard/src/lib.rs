@@ -43,6 +43,7 @@ mod at_work;
 mod attach;
 pub mod blocks;
 mod catalog;
+mod chunks;
 mod claims;
 mod config;
 pub mod control;

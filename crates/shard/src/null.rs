@@ -57,6 +57,7 @@ impl NullShard {
                 read_only: false,
                 zones: None,
                 placement: None,
+                chunks: None,
             };
             let namespace = NamespaceId(number as u32 + 1);
             shard.namespaces.open(namespace, definition, Backing::Null { reads });

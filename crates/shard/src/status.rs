@@ -34,7 +34,7 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
         let record = &here.registry.state.vssds[vssd];
         let number = record.number;
         match record.serves {
-            Serves::Volumes | Serves::Zones => here.plane.store_of(number).is_some(),
+            Serves::Volumes | Serves::Zones | Serves::OpenChannel => here.plane.store_of(number).is_some(),
             Serves::Blocks => {
                 held.contains(&VssdId(number)) && ledger_shard(here, number) == here.placement.index.0
             }
@@ -145,6 +145,7 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     assert!(kept.is_some() || record.serves == Serves::Blocks, "the store of an existing vSSD is open");
     let store = kept.and_then(|kept| kept.volumes());
     let zones = kept.and_then(|kept| kept.zones());
+    let chunks = kept.and_then(|kept| kept.chunks());
     let statistics = store.map(|store| store.statistics()).unwrap_or_default();
     let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
     let (units, physical_bytes) = here.plane.flash.pool.size_of(id);
@@ -159,15 +160,25 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
         space: VssdSpace {
             units,
             physical_bytes,
-            exported_bytes: bytes(zones.map_or(statistics.exported_ius, |_| record.exported_ius)),
-            used_bytes: bytes(zones.map_or(statistics.used_ius, |zones| zones.all_used_ius())),
+            exported_bytes: bytes(if store.is_some() {
+                statistics.exported_ius
+            } else {
+                record.exported_ius
+            }),
+            used_bytes: bytes(match (zones, chunks) {
+                (Some(zones), _) => zones.all_used_ius(),
+                (_, Some(chunks)) => chunks.used_ius(),
+                _ => statistics.used_ius,
+            }),
             erase_blocks,
             free_erase_blocks,
         },
         traffic: VssdTraffic {
-            host_written_bytes: bytes(zones.map_or(statistics.host_written_ius + appended_ius, |zones| {
-                zones.statistics().host_written_ius
-            })),
+            host_written_bytes: bytes(match (zones, chunks) {
+                (Some(zones), _) => zones.statistics().host_written_ius,
+                (_, Some(chunks)) => chunks.statistics().host_written_ius,
+                _ => statistics.host_written_ius + appended_ius,
+            }),
             programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
             programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
             programmed_metadata_bytes: bytes(
@@ -196,6 +207,7 @@ fn volume_status<M: Divide>(here: &Owners<M>, name: &str) -> VolumeStatus {
         match here.plane.flash.kept(store) {
             Kept::Volumes(store) => store.volume_used_ius(VolumeIndex(record.index)),
             Kept::Zones { store, .. } => store.used_ius(ZoneSetIndex(record.index)),
+            Kept::Chunks { store, .. } => store.used_ius(),
         }
     });
     let none = VolumeStatus {

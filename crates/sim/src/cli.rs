@@ -3,6 +3,7 @@
 //! Results go to standard output, progress to standard error. A failing seed is printed first and last, with
 //! the command that replays it.
 
+mod openchannel_cli;
 mod zones_cli;
 
 use crate::bank::Entry;
@@ -34,7 +35,7 @@ pub struct SimArgs {
     /// Runs the seeds A..B (B not included); 0..50 if nothing says what to run, and 0..100 for --mutants.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     pub seeds: Option<(u64, u64)>,
-    /// System to run: `stack` (hosts, network, shard and an emulated device), `zones` (hosts of zoned namespaces on a shard), or `model` (a
+    /// System to run: `stack` (hosts, network, shard and an emulated device), `zones` (hosts of zoned namespaces on a shard), `open-channel` (a host of chunks on a shard), or `model` (a
     /// small one that keeps its promises).
     #[arg(long, default_value = "stack")]
     pub system: String,
@@ -138,8 +139,16 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     if arguments.system == "zones" {
         return Ok(zones_cli::run(arguments));
     }
-    let known =
-        || format!("no system {:?}; there are: {}, zones", arguments.system, systems::NAMES.join(", "));
+    if arguments.system == "open-channel" {
+        return Ok(openchannel_cli::run(arguments));
+    }
+    let known = || {
+        format!(
+            "no system {:?}; there are: {}, zones, open-channel",
+            arguments.system,
+            systems::NAMES.join(", ")
+        )
+    };
     let factory = systems::factory(&arguments.system).ok_or_else(known)?;
     if (arguments.mutants || arguments.mutant.is_some()) && !marks::plant_mutant(None) {
         return Err("this build carries no planted bugs; build with --features mutants".to_owned());

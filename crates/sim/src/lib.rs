@@ -59,6 +59,7 @@ pub mod model;
 pub mod monitored;
 pub mod mutants;
 pub mod network;
+pub mod openchannel;
 pub mod oracle;
 pub mod output;
 pub mod plan;

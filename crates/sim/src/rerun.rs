@@ -95,7 +95,9 @@ impl Free {
                         NamespaceOperation::Compare { range, data }
                     }
                     OperationOutline::Verify(range) => NamespaceOperation::Verify { range },
-                    OperationOutline::Zone => unreachable!("no experiment has zones"),
+                    OperationOutline::Zone | OperationOutline::Chunk => {
+                        unreachable!("no experiment has zones or chunks")
+                    }
                     OperationOutline::Copy(copy) => NamespaceOperation::Copy(Box::new(copy)),
                     OperationOutline::WriteUncorrectable(range) => {
                         NamespaceOperation::WriteUncorrectable { range }

@@ -156,15 +156,15 @@ impl VssdSpec {
             VssdSpec { placement_handles: 17.., .. } => {
                 "placement_handles is above 16, the most there is; use 1 to 16, or 0 for none"
             }
-            VssdSpec { placement_handles: 1.., serves: Serves::Blocks | Serves::Zones, .. } => {
-                "placement_handles are for a vSSD whose use is volumes; leave them out, or make it for volumes"
-            }
             VssdSpec {
                 placement_handles: 0, placement_isolation: PlacementIsolation::Persistent, ..
             } => {
                 "placement_isolation is about data of placement handles, and it has none; set placement_handles, too"
             }
-            _ => return Ok(()),
+            _ => match self.serves.refuses(self.isolation, self.placement_handles) {
+                None => return Ok(()),
+                Some(what) => what,
+            },
         };
         Err(format!("vSSD \"{}\": {what}", self.name))
     }
@@ -188,7 +188,7 @@ impl VssdSpec {
                 self.over_provisioning_permille
             ));
         }
-        if let (Some(uid), Serves::Volumes | Serves::Zones) = (self.uid, self.serves) {
+        if let (Some(uid), Serves::Volumes | Serves::Zones | Serves::OpenChannel) = (self.uid, self.serves) {
             return Err(format!(
                 "vSSD \"{name}\": uid {uid} is who may attach to erase blocks, and this vSSD is for {serves}: leave it out, or make it \
                  for blocks (use = \"blocks\" in a set-up file, --use blocks on the command line)"
@@ -230,6 +230,9 @@ mod test {
         says(VssdSpec { sharing: Sharing::Strict, ..good.clone() }.check(), &["needs a rate limit"]);
         let limited = VssdSpec { isolation: Isolation::None, rate_limit: Size(7), ..good.clone() };
         says(limited.check(), &["can have no rate limit"]);
+        let shared = VssdSpec { serves: Serves::OpenChannel, ..good.clone() };
+        says(shared.check(), &["vSSD \"a\"", "use channel or die isolation"]);
+        assert_eq!(VssdSpec { isolation: Isolation::Die, ..shared }.check(), Ok(()));
         says(VssdSpec { over_provisioning_permille: 0, ..good.clone() }.check(), &["over-provisioning 0"]);
         for name in ["", "a b", "-a", ".", "a/b", &"x".repeat(65)] {
             says(VssdSpec { name: name.to_owned(), ..good.clone() }.check(), &["vSSD name"]);
@@ -237,7 +240,10 @@ mod test {
         let placed = |placement_handles| VssdSpec { placement_handles, ..good.clone() };
         assert_eq!((placed(1).check(), placed(16).check()), (Ok(()), Ok(())));
         says(placed(17).check(), &["vSSD \"a\": placement_handles is above 16"]);
-        says(VssdSpec { serves: Serves::Zones, ..placed(2) }.check(), &["placement_handles are for a vSSD"]);
+        for serves in [Serves::Zones, Serves::Blocks, Serves::OpenChannel] {
+            let other = VssdSpec { serves, isolation: Isolation::Die, ..placed(2) };
+            says(other.check(), &["placement_handles are for a vSSD"]);
+        }
         let alone = VssdSpec { placement_isolation: PlacementIsolation::Persistent, ..good.clone() };
         says(alone.check(), &["placement_isolation is about", "set placement_handles"]);
         assert_eq!(VssdSpec { placement_handles: 2, ..alone }.check(), Ok(()));

@@ -63,6 +63,8 @@ pub enum Serves {
     Blocks,
     /// Zoned volumes live on it: each zone is an erase block, or several.
     Zones,
+    /// An Open-Channel volume is on it: its erase blocks are what a host writes and resets.
+    OpenChannel,
 }
 
 impl Serves {
@@ -71,12 +73,26 @@ impl Serves {
         !matches!(self, Serves::Blocks)
     }
 
+    /// What a vSSD for this use cannot have, and what to do.
+    pub(crate) fn refuses(self, isolation: Isolation, placement_handles: u16) -> Option<&'static str> {
+        match (self, isolation) {
+            (Serves::OpenChannel, Isolation::Software | Isolation::None) => {
+                Some("an Open-Channel vSSD shows dies, so they must be its own; use channel or die isolation")
+            }
+            (Serves::Blocks | Serves::Zones | Serves::OpenChannel, _) if placement_handles > 0 => Some(
+                "placement_handles are for a vSSD whose use is volumes; leave them out, or make it for volumes",
+            ),
+            _ => None,
+        }
+    }
+
     /// The word for it on every surface.
     pub const fn name(self) -> &'static str {
         match self {
             Serves::Volumes => "volumes",
             Serves::Blocks => "blocks",
             Serves::Zones => "zones",
+            Serves::OpenChannel => "open-channel",
         }
     }
 }
@@ -123,8 +139,9 @@ mod test {
             assert_eq!(from_str::<Sharing>(&format!("\"{word}\"")).unwrap(), sharing);
         }
         assert!(from_str::<Isolation>("\"Channel\"").is_err(), "one spelling each");
-        for (serves, word) in
-            [Serves::Volumes, Serves::Blocks, Serves::Zones].into_iter().zip(["volumes", "blocks", "zones"])
+        for (serves, word) in [Serves::Volumes, Serves::Blocks, Serves::Zones, Serves::OpenChannel]
+            .into_iter()
+            .zip(["volumes", "blocks", "zones", "open-channel"])
         {
             assert_eq!((serves.name(), to_string(&serves).unwrap()), (word, format!("\"{word}\"")));
             assert_eq!(from_str::<Serves>(&format!("\"{word}\"")).unwrap(), serves);

@@ -32,6 +32,7 @@ pub fn namespace(number: u32, size_lbas: u64) -> NamespaceConfig {
         read_only: false,
         zones: None,
         placement: None,
+        chunks: None,
     };
     let namespace = NamespaceId(number);
     NamespaceConfig {
@@ -85,7 +86,9 @@ pub fn execute(memory: &mut [u8], command: NamespaceCommand) -> NamespaceComplet
             let content: Vec<u8> = sources.flat_map(|source| memory[bytes_of(*source)].to_vec()).collect();
             memory[bytes_of(copy.destination())].copy_from_slice(&content);
         }
-        NamespaceOperation::WriteUncorrectable { .. } | NamespaceOperation::Zone(_) => {
+        NamespaceOperation::WriteUncorrectable { .. }
+        | NamespaceOperation::Zone(_)
+        | NamespaceOperation::Chunk(_) => {
             result = Err(FORGETS_NOTHING);
         }
         NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => {}

@@ -59,7 +59,7 @@ impl Vssd {
                 let vssd = find(&status, &name)?;
                 let loss = match vssd.vssd.serves {
                     Serves::Blocks => "all that an application keeps on its erase blocks is lost",
-                    Serves::Volumes | Serves::Zones => "its erase blocks are erased",
+                    Serves::Volumes | Serves::Zones | Serves::OpenChannel => "its erase blocks are erased",
                 };
                 consent.ask(&format!("vSSD \"{name}\""), &format!("{} of flash, {loss}", vssd.physical))?;
                 client.delete(&route::of(route::VSSDS, &name)).await?;

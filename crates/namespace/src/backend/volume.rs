@@ -92,7 +92,7 @@ impl Volume {
                 extra.expected = Some(data);
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
-            NamespaceOperation::Zone(_) => no_zones(),
+            NamespaceOperation::Zone(_) | NamespaceOperation::Chunk(_) => no_zones(),
             NamespaceOperation::Deallocate { mut ranges } => {
                 piece::merge(&mut ranges);
                 ranges.reverse();

@@ -4,7 +4,7 @@ use super::Namespace;
 use crate::contract::{
     COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceCopy, NamespaceError, NamespaceOperation,
 };
-use crate::zones;
+use crate::{chunks, zones};
 
 impl Namespace {
     #[inline]
@@ -40,6 +40,10 @@ impl Namespace {
             NamespaceOperation::Zone(request) => {
                 zones::check(request, &self.definition)?;
                 if zones::changes_something(request) { self.check_writable() } else { Ok(()) }
+            }
+            NamespaceOperation::Chunk(request) => {
+                chunks::check(request, &self.definition)?;
+                if chunks::changes_something(request) { self.check_writable() } else { Ok(()) }
             }
             NamespaceOperation::Deallocate { ranges } => {
                 for range in ranges {

@@ -1,5 +1,5 @@
 use super::warning::KNOWN_WARNINGS;
-use super::{Answer, Association, Surroundings, TemperatureRange};
+use super::{Answer, Association, Surroundings, TemperatureRange, chunks};
 use crate::placement;
 use diecut_nvme::feature::{
     BEHAVIOR_ADVANCED_RETRY, CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, EVENT_DISCOVERY_CHANGE,
@@ -95,6 +95,7 @@ pub(super) fn effects(around: &Surroundings<'_>) -> FeatureEffects {
         let namespace = FEATURE_SUPPORTED | FEATURE_SCOPE_NAMESPACE;
         page.features[usize::from(fid::DATA_PLACEMENT_EVENTS)] = namespace.into();
     }
+    chunks::tell_features(around, &mut page);
     page
 }
 

@@ -175,8 +175,13 @@ fn command_set_of(namespace: &NamespaceConfig) -> u8 {
     if namespace.properties.zones.is_some() { CSI_ZONED } else { CSI_NVM }
 }
 
+/// Whether it stands on erase blocks without a map: blocks that were never written cost nothing, and no size is promised twice.
+fn is_direct(namespace: &NamespaceConfig) -> bool {
+    namespace.properties.zones.is_some() || namespace.properties.chunks.is_some()
+}
+
 fn nsfeat(namespace: &NamespaceConfig) -> u8 {
-    if namespace.properties.zones.is_some() {
+    if is_direct(namespace) {
         return NSFEAT_IO_OPTIMIZATION;
     }
     let thin = namespace.properties.capacity_lbas < namespace.properties.size_lbas
@@ -189,9 +194,9 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
     let preferred = properties.preferred_write_lbas.clamp(1, 0x1_0000) - 1;
     let mut page = IdentifyNamespace {
         nsze: properties.size_lbas.into(),
-        ncap: match properties.zones {
-            Some(_) => properties.capacity_lbas,
-            None => properties.capacity_lbas.max(properties.size_lbas),
+        ncap: match is_direct(namespace) {
+            true => properties.capacity_lbas,
+            false => properties.capacity_lbas.max(properties.size_lbas),
         }
         .into(),
         nuse: properties.used_lbas.into(),
@@ -199,8 +204,13 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
         nmic: 1,
         rescap: RESCAP,
         anagrpid: ANA_GROUP.into(),
-        // Deallocated blocks read as zeros (001b), and Write Zeroes may deallocate (bit 3).
-        dlfeat: if properties.zones.is_some() { 0b0001 } else { 0b1001 },
+        // Deallocated blocks read as zeros (001b), and Write Zeroes may deallocate (bit 3). Blocks of chunks that were not written are an
+        // error.
+        dlfeat: match (properties.zones, properties.chunks) {
+            (_, Some(_)) => 0,
+            (Some(_), _) => 0b0001,
+            _ => 0b1001,
+        },
         npwg: (preferred as u16).into(),
         npwa: (preferred as u16).into(),
         npdg: (preferred as u16).into(),

@@ -1,6 +1,6 @@
 use super::identify::ANA_GROUP;
 use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
-use super::{Answer, Association, Notice, Surroundings, feature};
+use super::{Answer, Association, Notice, Surroundings, chunks, feature};
 use crate::config::Health;
 use crate::discovery;
 use crate::placement;
@@ -91,7 +91,7 @@ pub(crate) fn log_page(
             page
         }
         (lid::COMMAND_EFFECTS, false) => match log.command_set {
-            CSI_NVM | CSI_ZONED => effects(log.command_set, has_placement(around)).as_bytes().to_vec(),
+            CSI_NVM | CSI_ZONED => effects(log.command_set, around).as_bytes().to_vec(),
             _ => return Answer::Fail(Status::INVALID_FIELD.do_not_retry()),
         },
         _ => return Answer::Fail(Status::INVALID_LOG_PAGE.do_not_retry()),
@@ -218,8 +218,8 @@ fn has_placement(around: &Surroundings<'_>) -> bool {
     around.subsystem.and_then(placement::of_subsystem).is_some()
 }
 
-/// Commands of a command set, besides the admin commands; and those of placement, if namespaces have it.
-fn effects(command_set: u8, has_placement: bool) -> CommandEffects {
+/// Commands of a command set, besides the admin commands; and those of placement and chunks, if namespaces have them.
+fn effects(command_set: u8, around: &Surroundings<'_>) -> CommandEffects {
     let mut effects = CommandEffects::default();
     for code in [
         admin::GET_LOG_PAGE,
@@ -242,7 +242,7 @@ fn effects(command_set: u8, has_placement: bool) -> CommandEffects {
         effects.io[usize::from(code)] =
             (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
     }
-    if has_placement {
+    if has_placement(around) {
         for code in [admin::DIRECTIVE_SEND, admin::DIRECTIVE_RECEIVE] {
             effects.admin[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
         }
@@ -259,5 +259,6 @@ fn effects(command_set: u8, has_placement: bool) -> CommandEffects {
         effects.io[usize::from(zns::opcode::ZONE_MANAGEMENT_RECEIVE)] =
             (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
+    chunks::tell_commands(command_set, around, &mut effects);
     effects
 }

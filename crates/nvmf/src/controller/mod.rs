@@ -1,5 +1,6 @@
 //! Controllers: the state of one association between a host and a subsystem, and its admin queue.
 
+mod chunks;
 mod feature;
 mod identify;
 mod log_page;
@@ -17,7 +18,7 @@ use diecut_nvme::identify::IDENTIFY_SIZE_BYTES;
 use diecut_nvme::log_page::ErrorEntry;
 use diecut_nvme::opcode::{admin as opcode, io};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_0, offset, shutdown};
-use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
+use diecut_nvme::{QualifiedName, Status, SubmissionEntry, openchannel::opcode::GEOMETRY};
 use diecut_units::{Span, Time, mark, mutant};
 pub(crate) use feature::monitor_bytes;
 pub(crate) use identify::NSID_MAX;
@@ -369,7 +370,7 @@ impl Association {
             return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
         }
         match entry.opcode {
-            opcode::IDENTIFY => Ok(Plan { from_host_bytes: 0, to_host_bytes: IDENTIFY_SIZE_BYTES as u32 }),
+            opcode::IDENTIFY | GEOMETRY => Ok(Plan::to_host(IDENTIFY_SIZE_BYTES as u32)),
             opcode::GET_LOG_PAGE => {
                 let log = GetLogPage::decode(entry);
                 if log.length_bytes > u64::from(config.queue.transfer_bytes_max) {
@@ -378,17 +379,15 @@ impl Association {
                 if log.length_bytes > u64::from(length) {
                     return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
                 }
-                Ok(Plan { from_host_bytes: 0, to_host_bytes: log.length_bytes as u32 })
+                Ok(Plan::to_host(log.length_bytes as u32))
             }
             opcode::SET_FEATURES => {
                 Ok(Plan { from_host_bytes: feature::host_data_bytes(entry), to_host_bytes: 0 })
             }
-            opcode::GET_FEATURES => {
-                Ok(Plan { from_host_bytes: 0, to_host_bytes: feature::host_buffer_bytes(entry) })
-            }
+            opcode::GET_FEATURES => Ok(Plan::to_host(feature::host_buffer_bytes(entry))),
             opcode::DIRECTIVE_RECEIVE => {
                 let bytes = placement::directive_receive_bytes(entry, config.queue.transfer_bytes_max)?;
-                Ok(Plan { from_host_bytes: 0, to_host_bytes: bytes })
+                Ok(Plan::to_host(bytes))
             }
             // The one that there is has no data.
             opcode::DIRECTIVE_SEND => Ok(Plan::default()),

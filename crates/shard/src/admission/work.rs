@@ -1,6 +1,7 @@
 //! What goes on, and what it costs the core.
 
 use diecut_namespace::contract::NamespaceCommand;
+use diecut_openchannel::contract::ChunkOperation;
 use diecut_units::mutant;
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use diecut_vssd::VssdId;
@@ -42,6 +43,18 @@ pub(crate) fn cost_of_zones(operation: &ZoneOperation) -> u32 {
         // All zones may be looked at.
         ZoneOperation::Act { first_iu: None, .. } | ZoneOperation::Report(_) => 16,
         ZoneOperation::Act { .. } => 1,
+    }
+}
+
+/// As [`cost_of`], of a command to chunks: nothing is staged or cleaned.
+pub(crate) fn cost_of_chunks(operation: &ChunkOperation) -> u32 {
+    match operation {
+        ChunkOperation::Read { lbas, .. } | ChunkOperation::Write { lbas, .. } => lbas.count(),
+        // Read, and written.
+        ChunkOperation::Copy { to, .. } => 2 * to.count(),
+        ChunkOperation::Reset { lbas } => lbas.count(),
+        ChunkOperation::Flush => 0,
+        ChunkOperation::Report { count_max, .. } => count_max / 16,
     }
 }
 

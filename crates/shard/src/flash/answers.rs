@@ -5,6 +5,7 @@ use crate::at_work::For;
 use crate::kept::KeptAnswers;
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
+use diecut_openchannel::contract::ChunkCompletion;
 use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeCompletion;
 use diecut_vssd::{DieTimesView, SlowOperation};
@@ -20,12 +21,14 @@ pub(crate) struct StoreAnswers {
     slow: Vec<(usize, SlowOperation)>,
     /// Those of zones, in order.
     pub zones: Vec<ZoneCompletion>,
+    /// Those of chunks, in order.
+    pub chunks: Vec<ChunkCompletion>,
 }
 
 impl StoreAnswers {
     /// Where answers of any store go.
     pub(super) fn of_all(&mut self) -> KeptAnswers<'_> {
-        KeptAnswers { of_volumes: &mut self.answers, of_zones: &mut self.zones }
+        KeptAnswers { of_volumes: &mut self.answers, of_zones: &mut self.zones, of_chunks: &mut self.chunks }
     }
 
     /// What came since the last call is of this store.

@@ -3,7 +3,7 @@
 use super::{Plan, derived_id, differs, lacks, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, VolumeSpec};
 use crate::step::Step;
-use crate::zones;
+use crate::{chunks, zones};
 use diecut_catalog::{State, VolumeRecord, VssdRecord};
 use diecut_spec::{Nguid, Serves};
 use diecut_units::IU_SIZE_BYTES;
@@ -72,6 +72,7 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
     let nguid = spec.nguid.unwrap_or_else(|| Nguid(derived("nguid")));
     let chosen = match vssd.serves {
         Serves::Zones => zones::choose(state, spec, vssd, number),
+        Serves::OpenChannel => chunks::check(state, spec, vssd).map(|()| spec.zones),
         _ => Ok(spec.zones),
     };
     let zones = chosen.map_err(|message| ControlError { kind: ControlErrorKind::Invalid, message })?;

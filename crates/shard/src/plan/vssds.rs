@@ -94,6 +94,9 @@ pub(super) fn repair(
             Serves::Zones => {
                 "has zones: one that the medium cannot write to any more is read-only by itself, and is reset or copied by its host"
             }
+            Serves::OpenChannel => {
+                "has chunks: one that the medium cannot write to any more is closed or offline by itself, and is reset or copied by its host"
+            }
             _ => {
                 "serves erase blocks: what lies on them is its application's, and nothing here can repair it"
             }

@@ -1,12 +1,12 @@
 //! Stores of vSSDs: how they are opened, what is left over in them from a crash, and what they answer.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::flash::ZonesView;
+use crate::flash::{ChunksView, ZonesView};
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::reclaim;
 use crate::step::Step;
-use crate::zones;
+use crate::{chunks, zones};
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_namespace::StoreIndex;
@@ -35,7 +35,7 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
         return Progress::Waits;
     }
     if *job.own() == Own::Begins {
-        // What zones answer is durable.
+        // What zones and chunks answer is durable.
         let stores = here.plane.flash.stores().filter(|(.., kept)| kept.volumes().is_some());
         let stores: Vec<StoreIndex> = stores.map(|(index, ..)| index).collect();
         let mut tokens = Vec::new();
@@ -57,6 +57,11 @@ pub(crate) fn open_store<M: Divide>(here: &mut Owners<M>, record: &VssdRecord, n
         // Opened by the application.
         Serves::Blocks => return,
         Serves::Zones => return open_zones(here, record, now),
+        Serves::OpenChannel => {
+            let definition = chunks::definition_on(here, record);
+            ChunksView::of(&mut here.plane.flash).open(VssdId(record.number), definition, now);
+            return;
+        }
         Serves::Volumes => {}
     }
     let config = store_config(here, record, Recovery::Strict);
@@ -152,7 +157,7 @@ pub(crate) fn leftover_volumes<M: Divide>(here: &mut Owners<M>) -> Vec<Step> {
     for (name, vssd) in &here.registry.state.vssds {
         let Some(store) = here.plane.store_of(vssd.number) else { continue };
         let Some(volumes) = here.plane.flash.kept(store).volumes() else {
-            // Zones of which the catalog knows nothing were given back when the store was opened.
+            // Zones and chunks of which the catalog knows nothing were given back when the store was opened.
             continue;
         };
         if volumes.read_only_reason().is_some() {

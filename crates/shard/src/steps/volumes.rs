@@ -5,11 +5,12 @@ use crate::owners::Owners;
 use crate::panics::FENCED;
 use crate::reclaim;
 use crate::steps::stores;
-use crate::zones;
+use crate::{chunks, zones};
 use diecut_catalog::VolumeRecord;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
+use diecut_openchannel::contract::ChunkToken;
 use diecut_units::IU_SIZE_BYTES;
 use diecut_volume::Store;
 use diecut_volume::contract::VolumeIndex;
@@ -28,6 +29,9 @@ pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job)
     }
     if flash.kept(store).zones().is_some() {
         return create_zones(here, name, store, job);
+    }
+    if flash.kept(store).chunks().is_some() {
+        return create_chunks(here, name, store, job);
     }
     if *job.own() == Own::Begins {
         let (index, size_ius) = (VolumeIndex(volume.index), volume.size.bytes() / IU_SIZE_BYTES as u64);
@@ -72,6 +76,27 @@ fn create_zones<M: Divide>(here: &mut Owners<M>, name: &str, store: StoreIndex, 
     progress
 }
 
+/// Makes the chunks of a volume. They are free, so nothing has to be durable.
+fn create_chunks<M: Divide>(here: &mut Owners<M>, name: &str, store: StoreIndex, job: &mut Job) -> Progress {
+    let volume = &job.next.volumes[name];
+    let definition = chunks::definition_of(here, volume, &job.next.vssds[&volume.vssd]);
+    if *job.own() == Own::Begins && here.plane.flash.kept(store).chunks().is_some_and(|one| one.has_chunks())
+    {
+        // Of a volume whose creation did not come to its end.
+        let token = here.answers.token();
+        here.plane.flash.kept_mut(store).chunks_mut().delete(ChunkToken(token.0));
+        job.own_goes(Own::Stores(vec![token.0]));
+        return Progress::Waits;
+    }
+    let progress = stores::stores_answered(here, job, || {
+        format!("volume \"{name}\" cannot be made: its vSSD takes no writes")
+    });
+    if matches!(progress, Progress::Done) {
+        here.plane.flash.kept_mut(store).chunks_mut().create(definition);
+    }
+    progress
+}
+
 /// Deletes a volume from its store and waits until that is durable.
 pub(crate) fn delete<M: Divide>(
     here: &mut Owners<M>,
@@ -88,6 +113,8 @@ pub(crate) fn delete<M: Divide>(
         if here.plane.flash.kept(store).zones().is_some() {
             let zones = here.plane.flash.kept_mut(store).zones_mut();
             zones.delete_set(ZoneToken(token.0), ZoneSetIndex(index.0));
+        } else if here.plane.flash.kept(store).chunks().is_some() {
+            here.plane.flash.kept_mut(store).chunks_mut().delete(ChunkToken(token.0));
         } else {
             here.plane.flash.kept_mut(store).volumes_mut().delete_volume(token, index);
         }
@@ -140,23 +167,32 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
     let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| !kept_zones);
     let unit_ius = here.plane.flash.kept(store).volumes().map_or(0, Store::reclaim_unit_ius);
     let placement = record.and_then(|record| reclaim::properties_of(volume, record, unit_ius));
+    let kept_chunks = here.plane.flash.kept(store).chunks().and_then(|chunks| chunks.definition().copied());
+    let chunks = kept_chunks.map(|definition| chunks::properties_of(here, &definition));
     let definition = NamespaceDefinition {
-        size_lbas: match &zones {
-            Some((count, zones)) => u64::from(*count) << zones.size_lbas_log2,
-            None => volume.size.bytes() / IU_SIZE_BYTES as u64,
+        size_lbas: match (&zones, &chunks) {
+            (Some((count, zones)), _) => u64::from(*count) << zones.size_lbas_log2,
+            (_, Some(chunks)) => chunks.shape.size_lbas(),
+            _ => volume.size.bytes() / IU_SIZE_BYTES as u64,
         },
         transfer_max_lbas: here.config.target.queue.transfer_bytes_max / IU_SIZE_BYTES as u32,
         content_mode: capabilities.content_mode,
-        // What zones answer is durable, whatever volumes do.
-        volatile_cache: here.config.volatile_cache && zones.is_none(),
-        preferred_write_lbas: zones.map_or(1, |(_, zones)| zones.write_lbas_min),
+        // What zones and chunks answer is durable, whatever volumes do.
+        volatile_cache: here.config.volatile_cache && zones.is_none() && chunks.is_none(),
+        preferred_write_lbas: match (&zones, &chunks) {
+            (Some((_, zones)), _) => zones.write_lbas_min,
+            (_, Some(chunks)) => chunks.shape.unit_ius,
+            _ => 1,
+        },
         read_only: false,
         zones: zones.map(|(_, zones)| zones),
         placement,
+        chunks,
     };
     let id = NamespaceId(volume.namespace);
     here.seat_namespace(id, VssdId(vssd));
     let backing = match zones {
+        _ if chunks.is_some() => Backing::Chunks { store },
         Some(_) => Backing::Zones { store, set: ZoneSetIndex(volume.index) },
         None => Backing::Volume { store, volume: VolumeIndex(volume.index) },
     };

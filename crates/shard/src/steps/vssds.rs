@@ -1,13 +1,13 @@
 //! vSSDs: how they are made on channels of this shard, and given back.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::flash::ZonesView;
+use crate::flash::{ChunksView, ZonesView};
 use crate::job::Progress;
 use crate::owners::Owners;
 use crate::reclaim;
 use crate::registry::share_of;
 use crate::steps::stores;
-use crate::zones;
+use crate::{chunks, zones};
 use diecut_blockspace::session::Session;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
@@ -44,6 +44,9 @@ pub(crate) fn make_vssd<M: Divide>(
     let staging_size_bytes = here.registry.staging.size_bytes(&record);
     if record.serves == Serves::Zones {
         return make_room_for_zones(here, name, id, record, now);
+    }
+    if record.serves == Serves::OpenChannel {
+        return make_room_for_chunks(here, name, id, record, now);
     }
     let over_provisioning = record.over_provisioning_permille;
     let placement = reclaim::placement_of(&record);
@@ -101,6 +104,26 @@ fn make_room_for_zones<M: Divide>(
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);
     }
+    stores::open_store(here, &record, now);
+    Ok(record)
+}
+
+/// A vSSD for chunks says what room it has.
+fn make_room_for_chunks<M: Divide>(
+    here: &mut Owners<M>,
+    name: &str,
+    id: VssdId,
+    record: VssdRecord,
+    now: Time,
+) -> Result<VssdRecord, ControlError> {
+    let room = ChunksView::of(&mut here.plane.flash).room(id, now);
+    if room.blocks == 0 {
+        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        let message = format!("vSSD \"{name}\" cannot hold a single chunk: ask for more capacity");
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+    }
+    let zone_room = Some(chunks::record_of(&room));
+    let record = VssdRecord { number: id.0, exported_ius: room.ius(), zone_room, ..record };
     stores::open_store(here, &record, now);
     Ok(record)
 }

@@ -2,6 +2,7 @@
 
 use super::bytes_of_report;
 use crate::connection::Connection;
+use crate::io::chunks::answer as answer_chunks;
 use crate::shared::Shared;
 use diecut_namespace::contract::ZoneOutcome;
 use diecut_nvme::{Status, SubmissionEntry};
@@ -32,6 +33,9 @@ pub(crate) fn answer_zones(
                     connection.answer(command_id, Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(), 0);
                 }
             }
+        }
+        Some(ZoneOutcome::Chunks(chunks)) => {
+            answer_chunks(connection, shared, entry, &chunks, held_bytes);
         }
         None => connection.answer(command_id, Status::SUCCESS, 0),
     }
