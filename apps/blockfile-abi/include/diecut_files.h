@@ -1,5 +1,5 @@
 /*
- * diecut_files: files on the erase blocks of a vSSD, in the process of the application.
+ * diecut_files: files on the erase blocks of a vSSD, or in the zones of a namespace, in the process of the application.
  *
  * The C interface of apps/blockfile, for plug-ins: what was written before diecut_files_sync() returned is there after the
  * death of the application or of the server, and after a power cut. Without a sync it waits in the memory of this process.
@@ -78,7 +78,10 @@ typedef struct diecut_files_info_t {
 const char *diecut_files_error(void);
 
 /* Attaches to a vSSD (`diecut vssd create --use blocks`) at the server's socket and opens its files; formats it if it holds
-   nothing. Waits up to two seconds for an application before that just died. */
+   nothing. Waits up to two seconds for an application before that just died.
+   With an address ("127.0.0.1:4420") as `socket`, `vssd` is the NQN of a subsystem with a zoned namespace, or NQN/NSID where it has
+   several, and files are in its zones. Whoever held them before can write no more. The environment variable DIECUT_HOST_NQN says which
+   host this is. */
 int diecut_files_attach(const char *socket, const char *vssd, diecut_files **files);
 /* Gives the vSSD back. What was not synced is lost. */
 void diecut_files_detach(diecut_files *files);

@@ -37,7 +37,7 @@ inline std::string Clean(const std::string& path) {
 // those that return int return a code of enum diecut_files_code.
 class Store {
  public:
-  // The files of `diecut://VSSD@SOCKET`: those that this process has already, or attached to now. NULL, and why in `problem`, if
+  // The files of `diecut://VSSD@SOCKET`, or of the zones `diecut://NQN@HOST:PORT`: those that this process has already, or attached to now. NULL, and why in `problem`, if
   // that cannot be. `application` is who writes, for the report.
   static std::shared_ptr<Store> Attach(const std::string& uri, const char* application, std::string* problem) {
     static std::mutex mutex;
@@ -46,7 +46,9 @@ class Store {
     const size_t at = uri.find('@');
     if (uri.compare(0, scheme.size(), scheme) != 0 || at == std::string::npos || at == scheme.size() ||
         at + 1 == uri.size()) {
-      *problem = "\"" + uri + "\" names no vSSD: diecut://VSSD@SOCKET is what is understood, with blocks.sock of the server";
+      *problem = "\"" + uri +
+                 "\" names no vSSD: diecut://VSSD@SOCKET is what is understood, with blocks.sock of the server, or for zones "
+                 "diecut://NQN@HOST:PORT";
       return nullptr;
     }
     std::lock_guard<std::mutex> guard(mutex);

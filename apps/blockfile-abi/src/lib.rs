@@ -1,7 +1,7 @@
 //! The C interface of files on erase blocks: what `include/diecut_files.h` promises, over [`diecut_blockfile`].
 //!
 //! Place in the flow: in the process of an application, between a plug-in in C or C++ (RocksDB's `FileSystem` in
-//! `apps/rocksdb`, LevelDB's `Env` in `apps/leveldb`) and the store of files, which appends to erase blocks over rings in shared memory.
+//! `apps/rocksdb`, LevelDB's `Env` in `apps/leveldb`) and the store of files, which appends to erase blocks or zones.
 //!
 //! Invariants: no panic crosses the border, and pointers that may not be NULL are checked for it. A handle is a box that C code
 //! holds.
@@ -10,16 +10,12 @@
 
 #![deny(clippy::unwrap_used)]
 
+use diecut_blockfile::medium::{self, MediumError};
 use diecut_blockfile::{FileError, FileId, Files};
-use diecut_blockspace::wire::Status;
-use diecut_blockspace::{Attach, AttachError, Client};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// `diecut_files`.
 pub struct DiecutFiles(Files);
@@ -48,10 +44,6 @@ pub struct DiecutFilesInfo {
     pub modified_nanoseconds: u32,
     pub links: u32,
 }
-
-/// How often, and how long each time, an attach waits for who held the vSSD before.
-const HELD_TRIES: u32 = 200;
-const HELD_PAUSE: Duration = Duration::from_millis(10);
 
 const INVALID: c_int = 5;
 const FAILED: c_int = 6;
@@ -86,8 +78,8 @@ impl From<FileError> for Failure {
     }
 }
 
-impl From<AttachError> for Failure {
-    fn from(error: AttachError) -> Failure {
+impl From<MediumError> for Failure {
+    fn from(error: MediumError) -> Failure {
         Failure { code: FAILED, text: error.to_string() }
     }
 }
@@ -135,20 +127,6 @@ extern "C" fn diecut_files_error() -> *const c_char {
     TEXT.try_with(|text| text.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-fn attach(socket: &Path, vssd: &str) -> Result<Files, Failure> {
-    let mut left = HELD_TRIES;
-    let client = loop {
-        match Client::attach(Attach { socket, vssd }) {
-            Err(AttachError::Refused { status: Status::Held, .. }) if left > 0 => {
-                left -= 1;
-                std::thread::sleep(HELD_PAUSE);
-            }
-            other => break other?,
-        }
-    };
-    Ok(Files::open_or_format(Arc::new(client))?)
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn diecut_files_attach(
     socket: *const c_char,
@@ -159,7 +137,7 @@ unsafe extern "C" fn diecut_files_attach(
         let place = there(files)?;
         // SAFETY: strings, says the header.
         let (socket, vssd) = unsafe { (string(socket)?, string(vssd)?) };
-        place.write(Box::new(DiecutFiles(attach(Path::new(socket), vssd)?)));
+        place.write(Box::new(DiecutFiles(Files::open_or_format(medium::attach(vssd, socket)?)?)));
         Ok(())
     })
 }

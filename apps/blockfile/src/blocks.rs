@@ -1,12 +1,13 @@
-//! All that touches the erase-block API while files are in use: open blocks, appends, frees, and what is live where.
+//! All that touches the medium while files are in use: open blocks, appends, frees, and what is live where.
 
 use crate::FileError;
 use crate::format::{Header, Kind};
 use crate::map::Place;
+use crate::medium::{Append, Medium};
 use crate::types::STREAMS;
 use crate::view::Views;
 use diecut_blockspace::wire::Status;
-use diecut_blockspace::{BlockError, Client, LogicalBlock, Purpose, UnitIndex};
+use diecut_blockspace::{BlockError, LogicalBlock, Purpose, UnitIndex};
 use diecut_units::IU_SIZE_BYTES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,12 +34,14 @@ struct Open {
 }
 
 pub(crate) struct Blocks {
-    pub client: Arc<Client>,
+    pub medium: Arc<dyn Medium>,
     open: [Option<Open>; STREAMS],
     checkpoint: Option<Open>,
     /// Blocks of the checkpoint that counts.
     pub checkpoint_blocks: Vec<LogicalBlock>,
     pub uses: BTreeMap<LogicalBlock, Use>,
+    /// Blocks to close when a checkpoint covers them: until then a replay must see where their last batch ended.
+    to_close: Vec<LogicalBlock>,
     next_unit: u16,
     /// Free erase blocks in all, as the server said last, less what was allocated since.
     pub free: u32,
@@ -54,13 +57,14 @@ pub(crate) struct Batch {
 }
 
 impl Blocks {
-    pub fn new(client: Arc<Client>) -> Result<Blocks, FileError> {
+    pub fn new(medium: Arc<dyn Medium>) -> Result<Blocks, FileError> {
         let mut blocks = Blocks {
-            client,
+            medium,
             open: [None; STREAMS],
             checkpoint: None,
             checkpoint_blocks: Vec::new(),
             uses: BTreeMap::new(),
+            to_close: Vec::new(),
             next_unit: 0,
             free: 0,
             total: 0,
@@ -73,8 +77,8 @@ impl Blocks {
     /// Asks the server.
     pub fn count_free(&mut self) -> Result<(), FileError> {
         (self.free, self.total) = (0, 0);
-        for unit in 0..self.client.shape().units {
-            let (free, total) = self.client.blocks_of_unit(UnitIndex(unit))?;
+        for unit in 0..self.medium.shape().units {
+            let (free, total) = self.medium.blocks_of_unit(UnitIndex(unit))?;
             self.free += free;
             self.total += total;
         }
@@ -82,14 +86,14 @@ impl Blocks {
     }
 
     pub fn unit_ius(&self) -> u32 {
-        self.client.shape().unit_of_append_bytes() / IU_SIZE_BYTES as u32
+        self.medium.shape().unit_of_append_bytes() / IU_SIZE_BYTES as u32
     }
     pub fn block_ius(&self) -> u32 {
-        (self.client.shape().block_size_bytes() / IU_SIZE_BYTES as u64) as u32
+        (self.medium.shape().block_size_bytes() / IU_SIZE_BYTES as u64) as u32
     }
     /// Length of the largest batch.
     pub fn batch_ius(&self) -> u32 {
-        let most = (self.client.append_max_bytes() / IU_SIZE_BYTES) as u32;
+        let most = (self.medium.append_max_bytes() / IU_SIZE_BYTES) as u32;
         most.min(self.block_ius() / self.unit_ius() * self.unit_ius())
     }
 
@@ -103,11 +107,11 @@ impl Blocks {
     }
 
     fn allocate(&mut self, purpose: u8) -> Result<Open, FileError> {
-        let units = self.client.shape().units;
+        let units = self.medium.shape().units;
         for _ in 0..units {
             let unit = UnitIndex(self.next_unit);
             self.next_unit = (self.next_unit + 1) % units;
-            match self.client.allocate(unit, Purpose(purpose)) {
+            match self.medium.allocate(unit, Purpose(purpose)) {
                 Ok(block) => {
                     self.free = self.free.saturating_sub(1);
                     return Ok(Open { block, written_ius: 0, at_risk: false });
@@ -119,13 +123,23 @@ impl Blocks {
         Err(FileError::NoSpace)
     }
 
+    /// The stream that stands in for one: where few blocks may be open, those of the longest lives share one.
+    fn stream_of(&self, stream: usize) -> usize {
+        // One is the checkpoint's.
+        stream.min(self.medium.open_max().saturating_sub(2).min(STREAMS - 1))
+    }
+
+    fn has_room(&self, stream: usize, ius: u32) -> bool {
+        self.open[stream].is_none_or(|open| open.written_ius + ius <= self.block_ius())
+    }
+
     /// A block of the stream with room.
     fn open(&mut self, stream: usize, ius: u32) -> Result<Open, FileError> {
-        if let Some(open) = self.open[stream] {
-            if open.written_ius + ius <= self.block_ius() {
-                return Ok(open);
-            }
+        if !self.has_room(stream, ius) {
             self.close(stream)?;
+        }
+        if let Some(open) = self.open[stream] {
+            return Ok(open);
         }
         let open = self.allocate(PURPOSE_LOG)?;
         let before = self.uses.insert(open.block, Use { live: 0, is_open: true });
@@ -141,17 +155,26 @@ impl Blocks {
         if let Some(open) = self.open[stream].take() {
             let mut closing = Some(open);
             self.make_safe(&mut closing)?;
+            self.medium.close(open.block)?;
             self.uses.get_mut(&open.block).expect("open blocks are known").is_open = false;
         }
         Ok(())
     }
 
+    /// Blocks of before, to which nothing is appended: they are closed after the next checkpoint.
+    pub fn close_later(&mut self, blocks: impl IntoIterator<Item = LogicalBlock>) {
+        self.to_close.extend(blocks);
+    }
+
     /// Appends all, at work side by side; fills in places.
     pub fn append_all(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
-        // A ticket keeps its entry of the ring until it is waited for: more of them than entries would wait for each other.
-        let side_by_side = self.client.entries().div_ceil(2) as usize;
-        for some in batches.chunks_mut(side_by_side) {
+        batches.iter_mut().for_each(|batch| batch.stream = self.stream_of(batch.stream));
+        let mut rest = &mut *batches;
+        while !rest.is_empty() {
+            let count = self.count_that_fits(rest);
+            let (some, later) = rest.split_at_mut(count);
             self.append_some(some)?;
+            rest = later;
         }
         for batch in batches.iter_mut().filter(|batch| batch.place.is_none()) {
             self.append_again(batch)?;
@@ -159,22 +182,45 @@ impl Blocks {
         Ok(())
     }
 
-    /// Appends batches for which the ring has entries. What failed has no place after it.
+    /// How many batches, one at least, can go side by side: a block is closed when all that is in it was answered.
+    fn count_that_fits(&self, batches: &[Batch]) -> usize {
+        let mut left = [None; STREAMS];
+        let mut fits = |batch: &Batch| {
+            let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
+            let of_stream = &mut left[batch.stream];
+            // The first batch of a stream may close the block of before.
+            let room = match (*of_stream, self.open[batch.stream]) {
+                (Some(room), _) => room,
+                (None, Some(open)) if open.written_ius + ius <= self.block_ius() => {
+                    self.block_ius() - open.written_ius
+                }
+                (None, _) => self.block_ius(),
+            };
+            *of_stream = room.checked_sub(ius);
+            of_stream.is_some()
+        };
+        let count = batches.iter().take(self.medium.side_by_side()).take_while(|batch| fits(batch)).count();
+        count.max(1)
+    }
+
+    /// Appends batches that fit, see above. What failed has no place after it.
     fn append_some(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
-        let client = Arc::clone(&self.client);
-        let mut under_way = Vec::with_capacity(batches.len());
         for batch in batches.iter_mut() {
             let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
             let mut open = self.open(batch.stream, ius)?;
-            under_way.push(client.begin_append(open.block, &batch.bytes)?);
             batch.place = Some(Place { block: open.block, iu: open.written_ius });
             open.written_ius += ius;
             open.at_risk = true;
             self.open[batch.stream] = Some(open);
             self.appended_ius += u64::from(ius);
         }
-        for (batch, ticket) in batches.iter_mut().zip(under_way) {
-            match ticket.wait() {
+        let appends = batches.iter().map(|batch| {
+            let block = batch.place.expect("given above").block;
+            Append { block, bytes: &batch.bytes }
+        });
+        let ended = self.medium.append_all(&appends.collect::<Vec<_>>())?;
+        for (batch, outcome) in batches.iter_mut().zip(ended) {
+            match outcome {
                 Ok(offset) => {
                     let place = batch.place.expect("given above");
                     assert_eq!(offset, u64::from(place.iu) * IU_SIZE_BYTES as u64, "blocks are ours alone");
@@ -188,18 +234,24 @@ impl Blocks {
         Ok(())
     }
 
+    fn append(&self, block: LogicalBlock, bytes: &[u8]) -> Result<(), BlockError> {
+        let ended = self.medium.append_all(&[Append { block, bytes }])?;
+        ended.into_iter().next().expect("one was given").map(drop)
+    }
+
     /// After a program that failed: the same batch into other blocks, until one takes it.
     fn append_again(&mut self, batch: &mut Batch) -> Result<(), FileError> {
         for _ in 0..16 {
             // What failed takes no more appends, not even filling: what it holds before is what it is.
             if let Some(failed) = self.open[batch.stream].take() {
                 self.uses.get_mut(&failed.block).expect("open blocks are known").is_open = false;
+                self.to_close.push(failed.block);
             }
             let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
             let mut open = self.open(batch.stream, ius)?;
             self.open[batch.stream] = Some(open);
-            match self.client.append(open.block, &batch.bytes) {
-                Ok(_) => {
+            match self.append(open.block, &batch.bytes) {
+                Ok(()) => {
                     batch.place = Some(Place { block: open.block, iu: 0 });
                     (open.written_ius, open.at_risk) = (ius, true);
                     self.open[batch.stream] = Some(open);
@@ -213,7 +265,7 @@ impl Blocks {
     }
 
     fn make_safe(&mut self, open: &mut Option<Open>) -> Result<(), FileError> {
-        let unsafe_units = self.client.shape().unsafe_units;
+        let unsafe_units = self.medium.shape().unsafe_units;
         let Some(open) = open.as_mut().filter(|open| open.at_risk && unsafe_units > 0) else { return Ok(()) };
         let left = (self.block_ius() - open.written_ius) / self.unit_ius();
         let units = unsafe_units.min(left);
@@ -233,8 +285,8 @@ impl Blocks {
             };
             let mut bytes = header.encode(&[]).to_vec();
             bytes.resize(ius as usize * IU_SIZE_BYTES, 0);
-            match self.client.append(open.block, &bytes) {
-                Ok(_) => {}
+            match self.append(open.block, &bytes) {
+                Ok(()) => {}
                 // The block takes no more appends: there is nothing that could put what it holds at risk.
                 Err(BlockError::Status(Status::AppendFailed)) => {
                     open.written_ius = self.block_ius();
@@ -271,11 +323,14 @@ impl Blocks {
                     Some(open) if open.written_ius + ius <= self.block_ius() => open,
                     mut full => {
                         self.make_safe(&mut full)?;
+                        if let Some(full) = full {
+                            self.medium.close(full.block)?;
+                        }
                         self.allocate(PURPOSE_CHECKPOINT)?
                     }
                 };
-                match self.client.append(open.block, part) {
-                    Ok(_) => {}
+                match self.append(open.block, part) {
+                    Ok(()) => {}
                     Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => continue 'again,
                     Err(error) => return Err(error.into()),
                 }
@@ -291,6 +346,9 @@ impl Blocks {
             self.make_safe(&mut open)?;
             self.checkpoint = open;
             let before = std::mem::replace(&mut self.checkpoint_blocks, blocks.clone());
+            for block in std::mem::take(&mut self.to_close) {
+                self.medium.close(block)?;
+            }
             return Ok(before.into_iter().filter(|block| !blocks.contains(block)).collect());
         }
         Err(FileError::Failed)
@@ -308,7 +366,7 @@ impl Blocks {
         let unused: Vec<_> = self.unused().filter(|block| !views.is_pinned(*block)).collect();
         for block in unused.iter().chain(checkpoints) {
             assert!(!self.checkpoint_blocks.contains(block), "I-F1: the checkpoint that counts stays");
-            self.client.free(*block)?;
+            self.medium.free(*block)?;
             let known = self.uses.remove(block);
             assert!(
                 known.is_none_or(|known| known.live == 0 && !known.is_open),
@@ -317,18 +375,18 @@ impl Blocks {
         }
         let freed = (unused.len() + checkpoints.len()) as u32;
         if freed > 0 {
-            self.client.sync()?;
+            self.medium.sync()?;
             self.count_free()?;
         }
         Ok(freed)
     }
 
     pub fn read(&self, place: Place, bytes: &mut [u8]) -> Result<(), FileError> {
-        read(&self.client, place, bytes)
+        read(&*self.medium, place, bytes)
     }
 }
 
 /// Reads whole IUs from a place on; needs no lock.
-pub(crate) fn read(client: &Client, place: Place, bytes: &mut [u8]) -> Result<(), FileError> {
-    Ok(client.read(place.block, u64::from(place.iu) * IU_SIZE_BYTES as u64, bytes)?)
+pub(crate) fn read(medium: &dyn Medium, place: Place, bytes: &mut [u8]) -> Result<(), FileError> {
+    Ok(medium.read(place.block, u64::from(place.iu) * IU_SIZE_BYTES as u64, bytes)?)
 }

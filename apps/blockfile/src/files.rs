@@ -3,10 +3,10 @@
 
 use crate::FileError;
 use crate::inode::{Attributes, InodeKind, Metadata, Name};
+use crate::medium::Medium;
 use crate::state::{Made, Replace, State, Statistics};
 use crate::types::{FileId, HINTS};
 use crate::view::Views;
-use diecut_blockspace::Client;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +25,7 @@ pub struct Entry {
 pub struct Files {
     state: Mutex<State>,
     pub(crate) views: Arc<Views>,
-    pub(crate) client: Arc<Client>,
+    pub(crate) medium: Arc<dyn Medium>,
 }
 
 impl Files {
@@ -33,17 +33,17 @@ impl Files {
     ///
     /// # Errors
     /// Of the server, or if the vSSD is too small.
-    pub fn format(client: Arc<Client>) -> Result<Files, FileError> {
-        Ok(Files::new(State::format(client)?))
+    pub fn format(medium: Arc<dyn Medium>) -> Result<Files, FileError> {
+        Ok(Files::new(State::format(medium)?))
     }
 
     /// Opens what is there, or formats a vSSD that holds nothing.
     ///
     /// # Errors
     /// As [`Files::open`].
-    pub fn open_or_format(client: Arc<Client>) -> Result<Files, FileError> {
-        match Files::open(Arc::clone(&client)) {
-            Err(FileError::NotFormatted) => Files::format(client),
+    pub fn open_or_format(medium: Arc<dyn Medium>) -> Result<Files, FileError> {
+        match Files::open(Arc::clone(&medium)) {
+            Err(FileError::NotFormatted) => Files::format(medium),
             other => other,
         }
     }
@@ -52,13 +52,13 @@ impl Files {
     ///
     /// # Errors
     /// [`FileError::NotFormatted`] if there is nothing, [`FileError::Version`], [`FileError::Damaged`], the server.
-    pub fn open(client: Arc<Client>) -> Result<Files, FileError> {
-        Ok(Files::new(State::open(client)?))
+    pub fn open(medium: Arc<dyn Medium>) -> Result<Files, FileError> {
+        Ok(Files::new(State::open(medium)?))
     }
 
     fn new(state: State) -> Files {
-        let (views, client) = (Arc::clone(&state.tree.views), Arc::clone(&state.content.blocks.client));
-        Files { state: Mutex::new(state), views, client }
+        let (views, medium) = (Arc::clone(&state.tree.views), Arc::clone(&state.content.blocks.medium));
+        Files { state: Mutex::new(state), views, medium }
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, State>, FileError> {

@@ -1,12 +1,13 @@
-//! Files on erase blocks: what applications of the erase-block API share that want to read and write anywhere.
+//! Files on erase blocks or zones: what applications share that want to read and write anywhere.
 //!
 //! A small log-structured store in the process of the application. Writes gather in memory and go out in batches: whole
 //! program units with a header that says which parts of which files follow ([`mod@format`]). A batch has the next number of one
 //! sequence, whichever erase block it goes to, and a checkpoint holds the whole map up to one of them. What is not used
 //! any more is found by the cleaner, block by block, fewest live parts first.
 //!
-//! Place in the flow: below an application's own layer of files (the VFS of SQLite), above [`diecut_blockspace::Client`]. All that
-//! touches the erase-block API is `blocks.rs`; `recover.rs` names the live blocks when it attaches.
+//! Place in the flow: below an application's own layer of files (the VFS of SQLite), above a [`medium::Medium`]: the erase blocks of a vSSD
+//! over shared memory, or the zones of a namespace over NVMe/TCP. All that touches it is `blocks.rs`; `recover.rs` names the live
+//! blocks when it attaches.
 //!
 //! A name is an entry of a folder and stands for an inode; an inode may have several names. What has no name any more stays for
 //! those who hold it ([`Files::hold`]), in this process only: at the next attach it is gone. Paths ([`Files::create`],
@@ -42,6 +43,7 @@ pub mod format;
 mod gathering;
 mod inode;
 mod map;
+pub mod medium;
 mod paths;
 mod read;
 mod recover;

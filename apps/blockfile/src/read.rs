@@ -27,10 +27,10 @@ impl Files {
             let wanted = &mut bytes[part.first..part.first + part.len];
             // A read that fails, for instance of a lost page, says nothing about others.
             if part.skip == 0 && part.len.is_multiple_of(IU_SIZE_BYTES) {
-                blocks::read(&self.client, part.place, wanted)?;
+                blocks::read(&*self.medium, part.place, wanted)?;
             } else {
                 let mut whole = vec![0; (part.skip + part.len).next_multiple_of(IU_SIZE_BYTES)];
-                blocks::read(&self.client, part.place, &mut whole)?;
+                blocks::read(&*self.medium, part.place, &mut whole)?;
                 wanted.copy_from_slice(&whole[part.skip..part.skip + part.len]);
             }
         }

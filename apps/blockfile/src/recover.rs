@@ -5,9 +5,10 @@ use crate::blocks::{PURPOSE_CHECKPOINT, PURPOSE_LOG};
 use crate::format::{Header, Kind, Reader, Record, VERSION};
 use crate::inode::InodeKind;
 use crate::map::Place;
+use crate::medium::Medium;
 use crate::state::State;
 use diecut_blockspace::wire::Status;
-use diecut_blockspace::{BlockError, Client, LogicalBlock};
+use diecut_blockspace::{BlockError, LogicalBlock};
 use diecut_units::IU_SIZE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,9 +25,9 @@ type Checkpoint = (Vec<u8>, Vec<LogicalBlock>);
 
 impl State {
     /// An empty store; frees every erase block that the vSSD holds.
-    pub fn format(client: Arc<Client>) -> Result<State, FileError> {
-        client.keep(&[])?;
-        let mut state = State::empty(client)?;
+    pub fn format(medium: Arc<dyn Medium>) -> Result<State, FileError> {
+        medium.keep(&[])?;
+        let mut state = State::empty(medium)?;
         if state.capacity_ius() == 0 {
             return Err(FileError::NoSpace);
         }
@@ -35,13 +36,15 @@ impl State {
     }
 
     /// What is there.
-    pub fn open(client: Arc<Client>) -> Result<State, FileError> {
-        let mut state = State::empty(Arc::clone(&client))?;
-        let held = client.held_blocks()?;
+    pub fn open(medium: Arc<dyn Medium>) -> Result<State, FileError> {
+        let mut state = State::empty(Arc::clone(&medium))?;
+        let held = medium.held_blocks()?;
         let of =
             |purpose| held.iter().filter(move |record| record.purpose == purpose).map(|record| record.block);
         if held.iter().any(|record| ![PURPOSE_LOG, PURPOSE_CHECKPOINT].contains(&record.purpose)) {
-            return Err(FileError::Damaged("the vSSD holds erase blocks of another application"));
+            return Err(FileError::Damaged(
+                "it holds erase blocks or zones of another application; if nobody needs them, make the vSSD again, or reset all zones (nvme zns reset-zone -a)",
+            ));
         }
         let Some((checkpoint, checkpoint_blocks)) = state.newest_checkpoint(of(PURPOSE_CHECKPOINT))? else {
             // A format that did not come to its end has written nothing else.
@@ -62,9 +65,12 @@ impl State {
         if keep.iter().any(|block| held.iter().all(|record| record.block != *block)) {
             return Err(FileError::Damaged("the server does not hold a block that is needed"));
         }
-        client.keep(&keep.into_iter().collect::<Vec<_>>())?;
+        medium.keep(&keep.into_iter().collect::<Vec<_>>())?;
         state.content.blocks.count_free()?;
         state.content.blocks.checkpoint_blocks = checkpoint_blocks;
+        // Nothing is appended to what was open before; its last batch is covered by what is written now.
+        let kept: Vec<_> = state.content.blocks.uses.keys().copied().collect();
+        state.content.blocks.close_later(kept);
         state.write_checkpoint()?;
         Ok(state)
     }

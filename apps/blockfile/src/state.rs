@@ -7,9 +7,9 @@ use crate::format::{Header, Kind, Record};
 use crate::gathering::Gathering;
 use crate::inode::{Attributes, InodeKind, Name, ROOT, Time};
 use crate::map::Place;
+use crate::medium::Medium;
 use crate::tree::{TARGET_MAX_BYTES, Tree};
 use crate::types::{HINTS, IU};
-use diecut_blockspace::Client;
 use diecut_units::IU_SIZE_BYTES;
 use std::sync::Arc;
 
@@ -86,10 +86,10 @@ pub(crate) struct State {
 
 impl State {
     /// With the folder of all, and nothing in it.
-    pub fn empty(client: Arc<Client>) -> Result<State, FileError> {
+    pub fn empty(medium: Arc<dyn Medium>) -> Result<State, FileError> {
         let mut state = State {
             tree: Tree::default(),
-            content: Content::new(Blocks::new(client)?),
+            content: Content::new(Blocks::new(medium)?),
             log: Log { pending: Vec::new(), next_sequence: 1, checkpoint_number: 0 },
             has_failed: false,
             statistics: Statistics::default(),

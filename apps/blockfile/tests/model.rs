@@ -270,7 +270,7 @@ fn a_round_of_the_cleaner_may_have_more_batches_than_the_ring_has_entries() {
     std::thread::spawn(move || {
         let device = Embedded::of_profile(&profile, 1).unwrap();
         let client = Arc::new(device.attach().unwrap());
-        let files = Files::open_or_format(Arc::clone(&client)).unwrap();
+        let files = Files::open_or_format(client.clone()).unwrap();
         let file = files.create("file", 0).unwrap();
         let capacity = files.statistics().unwrap().capacity_bytes;
         let ius = capacity / 4096 * 4 / 5;

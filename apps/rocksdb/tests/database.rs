@@ -10,9 +10,9 @@ mod block_server;
 #[path = "../../blockfile-abi/tests/ledger/mod.rs"]
 mod ledger;
 
-use block_server::{Server, write_setup_of};
+use block_server::{Server, write_setup_of, write_zones_setup};
 use diecut_testing::needs::{self, Need};
-use ledger::{Load, kill_in_turn, limited, plug_in, run, uri};
+use ledger::{Load, kill_in_turn, limited, plug_in, run, uri, zones_uri};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -21,8 +21,12 @@ const NEEDS: [Need; 2] = [Need::Header("rocksdb/version.h"), Need::Program("db_b
 const SIGABRT: i32 = 6;
 
 fn ledger_of(server: &Server, what: &str, direct: bool) -> Command {
+    ledger_at(&uri(server), what, direct)
+}
+
+fn ledger_at(uri: &str, what: &str, direct: bool) -> Command {
     let mut command = ledger::ledger("rocksdb");
-    command.arg(uri(server)).arg(what).env("LD_PRELOAD", plug_in("rocksdb"));
+    command.arg(uri).arg(what).env("LD_PRELOAD", plug_in("rocksdb"));
     if direct {
         command.env("LEDGER_DIRECT", "1");
     }
@@ -48,6 +52,24 @@ fn synced_writes_survive_kills_of_the_application_and_of_the_server() {
         );
         assert!(acked > 10_000, "direct {direct}: {acked} writes");
     }
+}
+
+/// Where a write ended is told by the zone's write pointer, not by a page that is erased.
+#[test]
+fn synced_writes_in_zones_survive_kills_of_the_application_and_of_the_server() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    write_zones_setup(folder.path(), 200);
+    let acked = kill_in_turn(
+        folder.path(),
+        "zones",
+        |server, what| ledger_at(&zones_uri(server), what, false),
+        |status| status.code() == Some(3) || status.signal() == Some(SIGABRT),
+        |_| {},
+    );
+    assert!(acked > 5_000, "{acked} writes");
 }
 
 /// A checkpoint links files and renames the folder that it made them in; a backup copies them and asks for their times.
@@ -76,9 +98,24 @@ fn db_bench_of_the_distribution_runs() {
     let folder = tempfile::tempdir().unwrap();
     write_setup_of(folder.path(), 400);
     let server = Server::start(folder.path(), 1);
+    run_db_bench(&uri(&server));
+}
+
+#[test]
+fn db_bench_of_the_distribution_runs_in_zones() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    write_zones_setup(folder.path(), 400);
+    let server = Server::start(folder.path(), 1);
+    run_db_bench(&zones_uri(&server));
+}
+
+fn run_db_bench(uri: &str) {
     let bench = |benchmarks: &str, existing: bool| {
         let mut command = limited("db_bench");
-        command.env("LD_PRELOAD", plug_in("rocksdb")).arg(format!("--fs_uri={}", uri(&server))).args([
+        command.env("LD_PRELOAD", plug_in("rocksdb")).arg(format!("--fs_uri={uri}")).args([
             "--db=/bench",
             "--num=20000",
             "--value_size=400",

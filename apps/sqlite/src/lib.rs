@@ -1,7 +1,7 @@
 //! SQLite on erase blocks: a VFS over [`diecut_blockfile`], and a load that is like TPC-C.
 //!
 //! Place in the flow: SQLite calls the VFS ([`vfs`]) for its database, journal and WAL; the VFS calls [`Files`], which appends to
-//! erase blocks of a vSSD over rings in shared memory. Journals live short and databases long, so they go to different erase
+//! erase blocks of a vSSD or zones of a namespace. Journals live short and databases long, so they go to different erase
 //! blocks.
 //!
 //! Invariants: what SQLite synced is durable; a commit that was acknowledged is there after a kill of this process or of the
@@ -17,18 +17,15 @@ pub mod vfs;
 
 pub use vfs::{Database, Vfs};
 
+use diecut_blockfile::medium::{self, MediumError};
 use diecut_blockfile::{FileError, Files};
-use diecut_blockspace::wire::Status;
-use diecut_blockspace::{Attach, AttachError, Client};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Why there is no database.
 #[derive(Debug)]
 pub enum OpenError {
     /// The server says no.
-    Attach(AttachError),
+    Attach(MediumError),
     /// The files.
     Files(FileError),
     /// SQLite.
@@ -45,8 +42,8 @@ impl std::fmt::Display for OpenError {
     }
 }
 impl std::error::Error for OpenError {}
-impl From<AttachError> for OpenError {
-    fn from(error: AttachError) -> OpenError {
+impl From<MediumError> for OpenError {
+    fn from(error: MediumError) -> OpenError {
         OpenError::Attach(error)
     }
 }
@@ -61,20 +58,11 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// Attaches to a vSSD and opens its files. Waits a while for an application before that just died.
+/// Attaches to a vSSD at a socket, or to the zones of a subsystem at an address (see [`medium::attach`]), and opens its files. Waits a while
+/// for an application before that just died.
 ///
 /// # Errors
-/// Of the server, or of what the vSSD holds.
-pub fn attach(socket: &Path, vssd: &str) -> Result<Arc<Files>, OpenError> {
-    let mut left = 200;
-    let client = loop {
-        match Client::attach(Attach { socket, vssd }) {
-            Err(AttachError::Refused { status: Status::Held, .. }) if left > 0 => {
-                left -= 1;
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            other => break other?,
-        }
-    };
-    Ok(Arc::new(Files::open_or_format(Arc::new(client))?))
+/// Of the server, or of what it holds.
+pub fn attach(place: &str, name: &str) -> Result<Arc<Files>, OpenError> {
+    Ok(Arc::new(Files::open_or_format(medium::attach(name, place)?)?))
 }

@@ -5,17 +5,16 @@
 use clap::{Parser, Subcommand};
 use diecut_sqlite::{OpenError, Vfs, attach, tpcc};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 #[derive(Parser)]
 #[command(name = "diecut-sqlite", about = "SQLite on erase blocks of a diecut server")]
 struct Arguments {
-    /// The server's socket, blocks.sock in its data folder.
+    /// The server's socket, blocks.sock in its data folder; for a zoned namespace HOST:PORT.
     #[arg(long, default_value = "diecut-data/blocks.sock")]
-    socket: PathBuf,
-    /// Name of the vSSD.
+    socket: String,
+    /// Name of the vSSD; for a zoned namespace the NQN of its subsystem.
     #[arg(long)]
     vssd: String,
     /// A rollback journal instead of a WAL.

@@ -12,7 +12,6 @@ use diecut_blockspace::embedded::{Embedded, Ending};
 use diecut_sqlite::{Database, Vfs, attach, tpcc};
 use rusqlite::Connection;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ fn database(files: &Arc<Files>, wal: bool) -> rusqlite::Result<Database> {
 fn application_to_be_killed() {
     let Ok(socket) = std::env::var("DIECUT_TEST_APPLICATION") else { return };
     let wal = std::env::var("DIECUT_TEST_WAL").unwrap() == "true";
-    let files = attach(Path::new(&socket), "blocks-a").unwrap();
+    let files = attach(&socket, "blocks-a").unwrap();
     let mut connection = database(&files, wal).unwrap();
     tpcc::prepare(&mut connection, 1).unwrap();
     let seed = std::env::var("DIECUT_TEST_SEED").unwrap().parse().unwrap();
@@ -99,7 +98,7 @@ fn commits_survive_kills_of_the_application_and_of_the_server() {
             if round % 2 == 1 {
                 server = Server::start(folder.path(), 1);
             }
-            let files = attach(&server.socket(), "blocks-a").unwrap();
+            let files = attach(&server.socket().display().to_string(), "blocks-a").unwrap();
             check(&files, wal, acked, &what);
         }
     }

@@ -4,8 +4,9 @@
 
 use clap::{Parser, Subcommand};
 use diecut_blockfile::Files;
+use diecut_blockfile::medium::{Medium, attach};
 use diecut_blockspace::embedded::Embedded;
-use diecut_vlfs::{FLUSH_PERIOD, FileSystem, HAND_OVER_PERIOD, attach, open_or_format};
+use diecut_vlfs::{FLUSH_PERIOD, FileSystem, HAND_OVER_PERIOD, open_or_format};
 use fuser::{Config, MountOption, Session, SessionACL};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -32,7 +33,8 @@ enum Command {
     #[command(override_usage = "diecut-vlfs mount [OPTIONS] <VSSD@SOCKET> <MOUNTPOINT>
        diecut-vlfs mount [OPTIONS] --embedded <PROFILE> <MOUNTPOINT>")]
     Mount {
-        /// Name of the vSSD (`diecut vssd create --use blocks`), and the server's blocks.sock.
+        /// Name of the vSSD (`diecut vssd create --use blocks`), and the server's blocks.sock. Or the NQN of a subsystem with a zoned
+        /// namespace, and HOST:PORT.
         #[arg(value_name = "VSSD@SOCKET")]
         volume: PathBuf,
         /// A folder that is there.
@@ -74,20 +76,20 @@ fn mount(
         return Err(format!("{}: is no folder to mount on", mountpoint.display()).into());
     }
     let device = embedded.map(Embedded::new).transpose()?;
-    let (client, name) = match (&device, volume) {
-        (Some(device), _) => (device.attach()?, "embedded".to_owned()),
+    let (medium, name) = match (&device, volume) {
+        (Some(device), _) => (Arc::new(device.attach()?) as Arc<dyn Medium>, "embedded".to_owned()),
         (None, volume) => {
             let volume = volume.unwrap_or_default();
             let (vssd, socket) = volume
                 .split_once('@')
-                .ok_or_else(|| format!("{volume}: VSSD@SOCKET is what is understood"))?;
-            let client = attach(Path::new(socket), vssd).map_err(|error| format!("{volume}: {error}"))?;
-            (client, volume.to_owned())
+                .ok_or_else(|| format!("{volume}: VSSD@SOCKET or NQN@HOST:PORT is what is understood"))?;
+            let medium = attach(vssd, socket).map_err(|error| format!("{volume}: {error}"))?;
+            (medium, volume.to_owned())
         }
     };
     // SAFETY: these calls only say who this process is.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let files = Arc::new(open_or_format(client, uid, gid).map_err(|error| format!("{name}: {error}"))?);
+    let files = Arc::new(open_or_format(medium, uid, gid).map_err(|error| format!("{name}: {error}"))?);
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(name),

@@ -119,7 +119,10 @@ fn file_system_to_be_cut() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
     loop {
         for ending in [Ending::PowerCut(random.random_range(100..1500)), Ending::Never] {
-            let files = device.attach_until(ending).ok().and_then(|client| open_or_format(client, 0, 0).ok());
+            let files = device
+                .attach_until(ending)
+                .ok()
+                .and_then(|client| open_or_format(Arc::new(client), 0, 0).ok());
             let Some(files) = files else {
                 assert_ne!(ending, Ending::Never);
                 continue;

@@ -31,6 +31,7 @@ pub mod openchannel;
 mod output;
 mod queue_pair;
 mod receive;
+pub mod zoned;
 
 pub use admin::{Admin, ControllerFacts, NamespaceFacts};
 pub use command::{Collect, Command, Completion, LbaSpan, Sink, Token};

@@ -40,6 +40,18 @@ pub mod receive_action {
     pub const EXTENDED_REPORT: u8 = 0x01;
 }
 
+/// States of zones, as ZS of a descriptor has them (ZNS 1.1 figure 30).
+pub mod zone_state {
+    #![allow(missing_docs, reason = "the names are the specification's")]
+    pub const EMPTY: u8 = 0x1;
+    pub const IMPLICITLY_OPEN: u8 = 0x2;
+    pub const EXPLICITLY_OPEN: u8 = 0x3;
+    pub const CLOSED: u8 = 0x4;
+    pub const READ_ONLY: u8 = 0xD;
+    pub const FULL: u8 = 0xE;
+    pub const OFFLINE: u8 = 0xF;
+}
+
 #[cfg(test)]
 mod test {
     use super::*;

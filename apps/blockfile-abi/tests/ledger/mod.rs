@@ -2,7 +2,7 @@
 //! after each kill. Shared by tests of several crates, which have `block_server` beside it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use crate::block_server::Server;
+use crate::block_server::{Server, ZONES_NQN};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -26,6 +26,11 @@ pub fn limited(program: impl AsRef<Path>) -> Command {
 /// The vSSD of the tests, as plug-ins name it.
 pub fn uri(server: &Server) -> String {
     format!("diecut://blocks-a@{}", server.socket().display())
+}
+
+/// The zones of the tests, as plug-ins name them.
+pub fn zones_uri(server: &Server) -> String {
+    format!("diecut://{ZONES_NQN}@{}", server.address)
 }
 
 /// The folder with a database's plug-in and load, built once: a test program is about one database.

@@ -15,6 +15,8 @@ use std::process::{Child, Command, Stdio};
 pub struct Server {
     pub child: Child,
     folder: PathBuf,
+    /// Where it takes hosts, as HOST:PORT.
+    pub address: String,
 }
 
 impl Server {
@@ -27,10 +29,15 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while !lines.next().expect("the server says where it listens").unwrap().starts_with("listening") {}
+        let address = loop {
+            let line = lines.next().expect("the server says where it listens").unwrap();
+            if let Some(rest) = line.strip_prefix("listening ") {
+                break rest.trim_start().split(',').next().unwrap_or_default().to_owned();
+            }
+        };
         // Nobody reads the rest, but the pipe has room for it.
         std::mem::forget(lines);
-        Server { child, folder: folder.to_owned() }
+        Server { child, folder: folder.to_owned(), address }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -97,6 +104,39 @@ pub fn write_setup(folder: &Path) {
 
 /// The same with so many erase blocks per plane; a vSSD has twice as many, of 256 KiB.
 pub fn write_setup_of(folder: &Path, blocks_per_plane: u32) {
+    let mut setup = write_device(folder, blocks_per_plane);
+    for name in ["a", "b"] {
+        setup += &format!(
+            "[[tenant]]\nname = \"{name}\"\n\
+             [[vssd]]\nname = \"blocks-{name}\"\ntenant = \"{name}\"\nisolation = \"channel\"\ncapacity = \"1 MiB\"\n\
+             use = \"blocks\"\nuid = 4242\n"
+        );
+    }
+    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+}
+
+/// The NQN of the subsystem of [`write_zones_setup`].
+pub const ZONES_NQN: &str = "nqn.2026-11.org.diecut:zones";
+
+/// A small device with a zoned namespace of `zones` zones of two erase blocks of 256 KiB.
+pub fn write_zones_setup(folder: &Path, zones: u32) {
+    // Blocks that fail, and the journal.
+    let mut setup = write_device(folder, zones + 30);
+    setup += &format!(
+        "[[tenant]]\nname = \"a\"\n\
+         [[vssd]]\nname = \"flash\"\ntenant = \"a\"\nisolation = \"channel\"\ncapacity = \"{} KiB\"\nuse = \"zones\"\n\
+         [[volume]]\nname = \"files\"\nvssd = \"flash\"\nsize = \"{} KiB\"\n\
+         zones = {{ active = 10, extension = 64 }}\n\
+         [[subsystem]]\nnqn = \"{ZONES_NQN}\"\ntenant = \"a\"\nallow_any_host = true\n\
+         namespaces = [{{ nsid = 1, volume = \"files\" }}]\n",
+        zones * 512,
+        zones * 512,
+    );
+    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+}
+
+/// The device's profile; says what a set-up file begins with.
+fn write_device(folder: &Path, blocks_per_plane: u32) -> String {
     let tiny = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../crates/emulator/profiles/tiny.toml"
@@ -107,13 +147,5 @@ pub fn write_setup_of(folder: &Path, blocks_per_plane: u32) {
         .replace("blocks_per_plane = 40\n", &format!("blocks_per_plane = {blocks_per_plane}\n"));
     assert_ne!(own, tiny);
     std::fs::write(folder.join("small.toml"), own).unwrap();
-    let mut setup = "[device]\nprofile = \"small.toml\"\nprotected_memory = \"64 MiB\"\n".to_owned();
-    for name in ["a", "b"] {
-        setup += &format!(
-            "[[tenant]]\nname = \"{name}\"\n\
-             [[vssd]]\nname = \"blocks-{name}\"\ntenant = \"{name}\"\nisolation = \"channel\"\ncapacity = \"1 MiB\"\n\
-             use = \"blocks\"\nuid = 4242\n"
-        );
-    }
-    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+    "[device]\nprofile = \"small.toml\"\nprotected_memory = \"64 MiB\"\n".to_owned()
 }
