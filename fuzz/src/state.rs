@@ -1,6 +1,6 @@
 //! A catalog with one of everything.
 
-use diecut_catalog::{PoolRecord, State, VolumeRecord, VssdRecord};
+use diecut_catalog::{PoolRecord, RegistrantRecord, ReservationRecord, State, VolumeRecord, VssdRecord};
 use diecut_spec::{
     Isolation, NamespaceSpec, Nguid, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings,
 };
@@ -51,5 +51,12 @@ pub fn catalog_state() -> State {
         namespaces: vec![NamespaceSpec::new(1, "alpha-disk")],
     };
     state.subsystems.insert(subsystem.nqn.clone(), subsystem);
+    let reservation = ReservationRecord {
+        generation: 2,
+        registrants: vec![RegistrantRecord([3; 16], 4)],
+        kind: Some(1),
+        holder: Some([3; 16]),
+    };
+    state.reservations.insert(1, reservation);
     state
 }

@@ -32,11 +32,20 @@ pub(crate) enum Kind {
     Subsystem = 5,
     /// Namespaces of a subsystem with neighbouring NSIDs. Key: the first NSID that could be there, a space, the NQN.
     Namespaces = 6,
+    /// The reservation of a namespace, where it persists through power loss. Key: the namespace's number.
+    Reservation = 7,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] =
-        [Kind::Pool, Kind::Tenant, Kind::Vssd, Kind::Volume, Kind::Subsystem, Kind::Namespaces];
+    const ALL: [Kind; 7] = [
+        Kind::Pool,
+        Kind::Tenant,
+        Kind::Vssd,
+        Kind::Volume,
+        Kind::Subsystem,
+        Kind::Namespaces,
+        Kind::Reservation,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -46,6 +55,7 @@ impl Kind {
             Kind::Volume => "a volume",
             Kind::Subsystem => "a subsystem",
             Kind::Namespaces => "namespaces",
+            Kind::Reservation => "a reservation",
         }
     }
 
@@ -55,7 +65,7 @@ impl Kind {
             Kind::Vssd | Kind::Volume => 4,
             Kind::Tenant => 3,
             Kind::Pool | Kind::Subsystem => 2,
-            Kind::Namespaces => 1,
+            Kind::Namespaces | Kind::Reservation => 1,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::older;
 use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
+use crate::reservation::{self, ReservationRecord};
 use crate::vssd_record::VssdRecord;
 use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, WearSettings};
 use serde::de::DeserializeOwned;
@@ -97,6 +98,8 @@ pub struct State {
     pub volumes: BTreeMap<String, VolumeRecord>,
     /// Subsystems by NQN, with serial and model number; their namespaces in the order of NSIDs.
     pub subsystems: BTreeMap<String, SubsystemSpec>,
+    /// Reservations that persist through power loss, by the numbers of namespaces.
+    pub reservations: BTreeMap<u32, ReservationRecord>,
 }
 
 /// A value of a record.
@@ -113,21 +116,30 @@ fn nonsense(record: &Record<'_>, reason: String) -> RecordError {
     RecordError::Nonsense { kind: record.kind, key: record.key.to_owned(), reason }
 }
 
+/// The key, where it is a number.
+fn number_of(record: &Record<'_>) -> Result<u32, RecordError> {
+    record.key.parse().map_err(|_| nonsense(record, "the key is no number".to_owned()))
+}
+
 /// Puts an object into its map, or takes it out.
-fn keep<T: DeserializeOwned>(all: &mut BTreeMap<String, T>, record: &Record<'_>) -> Result<(), RecordError> {
+fn keep<K: Ord, T: DeserializeOwned>(
+    all: &mut BTreeMap<K, T>,
+    key: K,
+    record: &Record<'_>,
+) -> Result<(), RecordError> {
     match record.value {
-        Some(value) => all.insert(record.key.to_owned(), read(record, value)?),
-        None => all.remove(record.key),
+        Some(value) => all.insert(key, read(record, value)?),
+        None => all.remove(&key),
     };
     Ok(())
 }
 
 /// Writes down what differs between two maps.
-fn compare<T: PartialEq>(
-    base: &BTreeMap<String, T>,
-    next: &BTreeMap<String, T>,
+fn compare<K: Ord, T: PartialEq>(
+    base: &BTreeMap<K, T>,
+    next: &BTreeMap<K, T>,
     changes: &mut Changes,
-    records: impl Fn(&str, &T) -> Changes,
+    records: impl Fn(&K, &T) -> Changes,
 ) {
     for (name, value) in next {
         let before = base.get(name);
@@ -141,7 +153,7 @@ fn compare<T: PartialEq>(
             .extend(before.0.keys().filter(|key| !after.0.contains_key(*key)).map(|key| (key.clone(), None)));
         changes.0.extend(after.0.into_iter().filter(|(key, value)| before.0.get(key) != Some(value)));
     }
-    for (name, value) in base.iter().filter(|(name, _)| !next.contains_key(*name)) {
+    for (name, value) in base.iter().filter(|(name, _)| !next.contains_key(name)) {
         changes.0.extend(records(name, value).0.into_keys().map(|key| (key, None)));
     }
 }
@@ -149,8 +161,8 @@ fn compare<T: PartialEq>(
 impl State {
     /// The records that make `next` of this state.
     pub fn changes_to(&self, next: &State) -> Changes {
-        fn one<T: Serialize>(kind: Kind) -> impl Fn(&str, &T) -> Changes {
-            move |name, value| Changes([((kind, name.to_owned()), Some(json(value)))].into())
+        fn one<K: ToString, T: Serialize>(kind: Kind) -> impl Fn(&K, &T) -> Changes {
+            move |name, value| Changes([((kind, name.to_string()), Some(json(value)))].into())
         }
         let mut changes = Changes::default();
         if self.pool != next.pool {
@@ -159,7 +171,8 @@ impl State {
         compare(&self.tenants, &next.tenants, &mut changes, one(Kind::Tenant));
         compare(&self.vssds, &next.vssds, &mut changes, one(Kind::Vssd));
         compare(&self.volumes, &next.volumes, &mut changes, one(Kind::Volume));
-        compare(&self.subsystems, &next.subsystems, &mut changes, records_of);
+        compare(&self.subsystems, &next.subsystems, &mut changes, |nqn, one| records_of(nqn, one));
+        compare(&self.reservations, &next.reservations, &mut changes, one(Kind::Reservation));
         changes
     }
 
@@ -181,23 +194,25 @@ impl State {
     }
 
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> Result<(), RecordError> {
+        let key = record.key.to_owned();
         match record.kind {
             Kind::Pool => {
                 let value = record.value.ok_or_else(|| nonsense(record, "it is taken away".to_owned()))?;
                 self.pool = read(record, value)?;
             }
-            Kind::Tenant => keep(&mut self.tenants, record)?,
-            Kind::Vssd => keep(&mut self.vssds, record)?,
-            Kind::Volume => keep(&mut self.volumes, record)?,
+            Kind::Tenant => keep(&mut self.tenants, key, record)?,
+            Kind::Vssd => keep(&mut self.vssds, key, record)?,
+            Kind::Volume => keep(&mut self.volumes, key, record)?,
             Kind::Subsystem => {
                 let shown =
                     self.subsystems.get_mut(record.key).map(|before| std::mem::take(&mut before.namespaces));
-                keep(&mut self.subsystems, record)?;
+                keep(&mut self.subsystems, key, record)?;
                 if let (Some(subsystem), Some(shown)) = (self.subsystems.get_mut(record.key), shown) {
                     subsystem.namespaces.extend(shown);
                 }
             }
             Kind::Namespaces => self.apply_namespaces(record)?,
+            Kind::Reservation => keep(&mut self.reservations, number_of(record)?, record)?,
         }
         Ok(())
     }
@@ -291,7 +306,7 @@ impl State {
                 return Err(format!("subsystem {name} has no serial or no model number"));
             }
         }
-        Ok(())
+        reservation::check(&self.reservations)
     }
 }
 

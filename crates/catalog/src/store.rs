@@ -116,12 +116,14 @@ impl Catalog {
         frames * self.shape.records_of_a_frame() as u64
     }
 
-    /// Whether there is room for the changes; always, if they take away more than they add.
+    /// Whether there is room for the changes in so many permille of it; always, if they take away more than they add.
     ///
     /// # Errors
     /// [`CatalogError::Full`].
-    pub fn fits(&self, changes: &Changes) -> Result<(), CatalogError> {
-        let (wanted_bytes, room_bytes) = (self.content.size_bytes_with(changes), self.room_bytes());
+    pub fn fits(&self, changes: &Changes, permille: u64) -> Result<(), CatalogError> {
+        assert!(permille <= 1000, "I-C6: no change has more than all room");
+        let wanted_bytes = self.content.size_bytes_with(changes);
+        let room_bytes = self.room_bytes() * permille / 1000;
         if wanted_bytes > room_bytes && wanted_bytes > self.content.size_bytes() {
             return Err(CatalogError::Full { wanted_bytes, room_bytes });
         }

@@ -94,7 +94,7 @@ fn a_full_catalog_refuses_what_grows_and_takes_what_shrinks() {
     };
     for number in 0.. {
         let next = add(&state, number);
-        if let Err(error) = catalog.fits(&state.changes_to(&next)) {
+        if let Err(error) = catalog.fits(&state.changes_to(&next), 1000) {
             assert!(matches!(error, CatalogError::Full { .. }));
             assert!(error.to_string().contains("delete something first"), "{error}");
             break;
@@ -113,7 +113,13 @@ fn a_full_catalog_refuses_what_grows_and_takes_what_shrinks() {
     }
     let mut smaller = state.clone();
     smaller.tenants.pop_first();
-    catalog.fits(&state.changes_to(&smaller)).unwrap();
+    catalog.fits(&state.changes_to(&smaller), 1000).unwrap();
+    // Who gets a part of the room only has none here.
+    let mut other = state.clone();
+    add_tenant(&mut other, "one more");
+    let error = catalog.fits(&state.changes_to(&other), 500).unwrap_err();
+    assert!(matches!(error, CatalogError::Full { .. }), "{error}");
+    catalog.fits(&state.changes_to(&smaller), 0).expect("it becomes smaller");
     put(&mut device, &mut catalog, &mut now, &state, &smaller);
     let (catalog, found) = open(&mut device, &mut now);
     assert_eq!(catalog.error(), None);

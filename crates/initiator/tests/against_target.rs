@@ -50,6 +50,7 @@ impl World {
         for action in actions {
             match action {
                 target::Action::Submit(command) => self.execute(command),
+                target::Action::Keep(keep) => self.tell(target::Event::Kept(keep.kept())),
                 target::Action::Ask(question) => {
                     self.tell(target::Event::Told(Box::new(question.unknown())));
                 }

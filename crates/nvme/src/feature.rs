@@ -21,6 +21,7 @@ pub mod fid {
     pub const DATA_PLACEMENT_EVENTS: u8 = 0x1E;
     pub const HOST_IDENTIFIER: u8 = 0x81;
     pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
+    pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 }
 
 /// SEL of Get Features (Base 2.0 figure 193).

@@ -72,6 +72,12 @@ pub struct ReservationCommand {
     pub persistence: u8,
 }
 
+/// CPTPL: whether it persists stays as it is.
+pub const PERSISTENCE_STAYS: u8 = 0b00;
+/// CPTPL: reservation and registrations do not persist through power loss.
+pub const DOES_NOT_PERSIST: u8 = 0b10;
+/// CPTPL: they do.
+pub const PERSISTS: u8 = 0b11;
 /// RREGA: registers a key.
 pub const REGISTER: u8 = 0;
 /// RREGA: takes the registration back.

@@ -101,6 +101,11 @@ impl Server {
                     Action::Resume(id) => drop(self.paused.remove(&id)),
                     Action::HandOver(..) => unreachable!("one shard"),
                     Action::Notice(_) => {}
+                    // It lives as long as the process.
+                    Action::Keep(keep) => {
+                        let kept = keep.kept();
+                        self.target.handle(Event::Kept(kept), now, &mut self.actions);
+                    }
                     Action::Ask(question) => {
                         let tidings = Box::new(question.unknown());
                         self.target.handle(Event::Told(tidings), now, &mut self.actions);

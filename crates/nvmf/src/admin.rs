@@ -6,6 +6,7 @@ use crate::controller::{Answer, Association, EVENT_REQUESTS_MAX, Surroundings, T
 use crate::event::Action;
 use crate::format;
 use crate::pages;
+use crate::persistence;
 use crate::placement;
 use crate::queue::{SlotIndex, SlotState};
 use crate::session::Session;
@@ -28,12 +29,13 @@ pub(crate) fn take_over_event_request(
 ) -> bool {
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let Some(slot) = queue.find(command_id) else { return false };
-    if queue.id != 0 || queue.slots[usize::from(slot)].state() != SlotState::Parked {
-        return false;
-    }
     let number = connection.association.expect("I-T11: a live connection has an association");
     let association = session.shared.associations.kept_mut(number);
-    association.events.parked.retain(|&parked| parked != slot);
+    let Some(at) = association.events.parked.iter().position(|&parked| parked == slot) else { return false };
+    if queue.id != 0 {
+        return false;
+    }
+    association.events.parked.remove(at);
     queue.release(slot);
     mark!("nvmf: event request dropped for its command id");
     true
@@ -160,6 +162,9 @@ fn execute_controller(
         return answer;
     }
     if let Some(answer) = placement::execute(session.shared, number, entry, data) {
+        return answer;
+    }
+    if let Some(answer) = persistence::execute(session.shared, number, entry) {
         return answer;
     }
     let subsystem = session

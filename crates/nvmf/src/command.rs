@@ -6,6 +6,7 @@ use crate::event::Action;
 use crate::inbound::Current;
 use crate::io::chunks::is_read;
 use crate::io::{self, Plan};
+use crate::persisting;
 use crate::placement;
 use crate::queue::{SlotIndex, SlotState, TakeError};
 use crate::reservation;
@@ -138,6 +139,9 @@ impl Session<'_> {
         let slot = &mut queue.slots[usize::from(slot_index)];
         if queue.id == 0 || slot.entry.opcode == opcode::FABRICS {
             let entry = slot.entry;
+            if persisting::is_ours(&entry) {
+                return persisting::execute(self, connection, slot_index, &entry);
+            }
             admin::execute(self, connection, slot_index, &entry, data);
             return;
         }

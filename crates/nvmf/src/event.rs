@@ -1,6 +1,7 @@
 use crate::moved::MovedConnection;
 use crate::notice::HostNotice;
 use crate::ocp::{Question, Tidings};
+use crate::reservation::{KeepReservation, KeptReservation};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::Buffer;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub enum Event {
     Completed(NamespaceCompletion),
     /// What was [asked](Action::Ask).
     Told(Box<Tidings>),
+    /// What was to be [kept](Action::Keep) is durable, or cannot be.
+    Kept(KeptReservation),
     /// Connections whose round was over get another one ([`Target::has_work`](crate::Target::has_work)).
     Round,
     /// Time reached [`Target::deadline`](crate::Target::deadline).
@@ -56,6 +59,8 @@ pub enum Action {
     HandOver(ConnectionId, u16, Box<MovedConnection>),
     /// Say what media did: [`Event::Told`] follows, soon.
     Ask(Box<Question>),
+    /// Make a reservation durable: [`Event::Kept`] follows. What is asked of a namespace before that comes after it.
+    Keep(Box<KeepReservation>),
     /// Something happened that an operator would ask about.
     Notice(Box<HostNotice>),
 }

@@ -5,10 +5,11 @@ use crate::controller::Association;
 use crate::inbound::Current;
 use crate::ocp::Ocp;
 use crate::placement::PlacementLog;
-use crate::queue::Queue;
+use crate::queue::{Queue, SlotIndex};
 use crate::reservation::Reservations;
 use crate::subsystems::Traffic;
 use crate::tcp::{Outbox, Receiver};
+use diecut_namespace::contract::NamespaceId;
 use diecut_nvme::QualifiedName;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
 use diecut_nvme::tcp::Digests;
@@ -56,8 +57,19 @@ pub(crate) struct MovedQueue {
     pub(crate) current: Current,
     /// The data of the command it is at wait for memory.
     pub(crate) data_wait: bool,
+    /// Its commands that wait until a change is durable.
+    pub(crate) awaiting: Vec<MovedWait>,
     /// With the admin queue.
     pub(crate) association: Option<Association>,
+}
+
+/// A command on its way to another shard that waits until changes of reservations are durable.
+#[derive(Debug)]
+pub(crate) struct MovedWait {
+    pub(crate) slot_index: SlotIndex,
+    pub(crate) command_id: u16,
+    pub(crate) changes: Vec<(NamespaceId, u64)>,
+    pub(crate) is_undone: bool,
 }
 
 const _: () = {

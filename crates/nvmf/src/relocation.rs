@@ -22,6 +22,7 @@ use crate::inbound::Current;
 use crate::moved::{Arriving, MovedQueue, SubsystemFigures};
 use crate::ocp::PanicsTold;
 use crate::pages;
+use crate::reservation::Reservations;
 use crate::subsystems::Passage;
 use crate::target::Target;
 use crate::tcp::Receiver;
@@ -132,6 +133,8 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.config = config;
         subsystem.pass(Passage::None);
+        // What it knows of reservations goes with its hosts.
+        subsystem.reservations = Reservations::default();
         if let Some(SubsystemFigures { health, traffic, reservations, ocp, placement }) = figures {
             subsystem.pass(Passage::Arrives);
             (subsystem.health, subsystem.traffic, subsystem.ocp) = (health, traffic, ocp);
@@ -149,7 +152,10 @@ impl Target {
     pub fn arrived(&mut self, nqn: &QualifiedName, now: Time, actions: &mut Vec<Action>) {
         self.shared.now = now;
         let index = self.shared.subsystems.known(nqn);
-        self.shared.subsystems.get_mut(index).pass(Passage::None);
+        let subsystem = self.shared.subsystems.get_mut(index);
+        subsystem.pass(Passage::None);
+        let again = subsystem.reservations.keep_again();
+        actions.extend(again.into_iter().map(|keep| Action::Keep(Box::new(keep))));
         let mut connections = Vec::new();
         let mut expires = Time::NEVER;
         let associations = self.shared.associations.iter_mut();
@@ -202,7 +208,9 @@ impl Target {
                 let queue = connection.queue.take().expect("I-T3: connections of an association are queues");
                 assert_eq!(queue.submitted, 0, "I-T6: a queue is handed over without commands in namespaces");
                 let is_admin = queue.id == 0;
+                let awaiting = self.shared.awaiting.take_of(connection.index, connection.id);
                 let moved = MovedQueue {
+                    awaiting,
                     subsystem: config.nqn.clone(),
                     controller_id,
                     queue,
@@ -234,7 +242,17 @@ impl Target {
         moved: MovedQueue,
         actions: &mut Vec<Action>,
     ) {
-        let MovedQueue { subsystem, controller_id, queue, receiver, current, data_wait, association } = moved;
+        let MovedQueue {
+            subsystem,
+            controller_id,
+            queue,
+            receiver,
+            current,
+            data_wait,
+            awaiting,
+            association,
+        } = moved;
+        let id = connection.id;
         let config = |index: u32| &self.shared.subsystems.get(index).config;
         // It may have been removed since.
         let home = self.shared.subsystems.find(&subsystem).filter(|&index| config(index).home == Home::Here);
@@ -270,6 +288,7 @@ impl Target {
             self.shared.memory.budget.force(&mut connection.holding.account, begun_bytes + unsent_bytes);
         }
         let index = self.add_connection(connection);
+        awaiting.into_iter().for_each(|one| self.shared.awaiting.arrive(index, id, one));
         let Some(number) = number else {
             mark!("nvmf: connection arrived without its controller");
             return self.close_connection(index, actions);

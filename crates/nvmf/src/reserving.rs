@@ -3,13 +3,13 @@
 
 use crate::admin::answer_events;
 use crate::associations::Associations;
+use crate::awaiting::{Awaiting, Change};
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::controller::Association;
 use crate::event::Action;
-use crate::preemption::Preemption;
 use crate::queue::{SlotIndex, SlotState};
-use crate::reservation::{Effects, HostId, Reservation};
+use crate::reservation::{Effects, HostId, KeepReservation, KeptReservation, Reservation};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::token::command_token;
@@ -24,6 +24,8 @@ use diecut_units::{Buffer, mark, mutant};
 use zerocopy::{FromBytes, IntoBytes};
 
 const INVALID: Status = Status::INVALID_FIELD.do_not_retry();
+/// What was to persist could not be made durable, and was undone. The specification has no status for it.
+const NOT_KEPT: Status = Status::INTERNAL_ERROR;
 /// Controller id of a registrant that has no controller now.
 const NO_CONTROLLER: u16 = 0xFFFF;
 
@@ -41,44 +43,99 @@ pub(crate) fn execute(
     if entry.opcode == opcode::RESERVATION_REPORT {
         return answer_report(session, connection, slot_index, entry);
     }
-    let all = &mut session.shared.subsystems.get_mut(index).reservations;
     let nsid = entry.nsid.get();
     let data = data.expect("I-T7: data that were planned are there");
-    let mut one = all.get(&nsid).cloned().unwrap_or_default();
-    let outcome = run(&mut one, host, entry, &data);
-    let awaited = match outcome {
+    let mut one = session.shared.subsystems.get(index).reservations.get(nsid).cloned().unwrap_or_default();
+    match run(&mut one, host, entry, &data) {
         Ok(effects) => {
-            match one.is_empty() {
-                true => drop(all.remove(&nsid)),
-                false => drop(all.insert(nsid, one)),
-            }
+            let changes = change(session, index, nsid, one).into_iter().collect();
             tell(session, index, nsid, &effects.told);
             let aborts = entry.opcode == opcode::RESERVATION_ACQUIRE
                 && ReservationCommand::decode(entry).action == words::PREEMPT_AND_ABORT;
             let preempted = if aborts { effects.preempted } else { Vec::new() };
-            Ok(abort(session, index, nsid, &preempted))
+            let commands = abort(session, index, nsid, &preempted);
+            answer_when_over(session, connection, slot_index, commands, changes);
         }
-        Err(status) => Err(status),
-    };
-    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
-    match awaited {
-        Ok(awaited) if !awaited.is_empty() => {
-            queue.slots[usize::from(slot_index)].enter(SlotState::Parked);
-            let command_id = entry.command_id.get();
-            let preemption =
-                Preemption { id: connection.id, index: connection.index, slot_index, command_id, awaited };
-            session.shared.preemptions.push(preemption);
-        }
-        Ok(_) => {
-            queue.release(slot_index);
-            connection.answer(entry.command_id.get(), Status::SUCCESS, 0);
-        }
-        Err(status) => {
-            queue.release(slot_index);
-            session.shared.record_error(connection, entry, status);
-            connection.answer(entry.command_id.get(), status, 0);
-        }
+        Err(status) => refuse(session, connection, slot_index, entry, status),
     }
+}
+
+/// Answers a command that changed nothing.
+pub(crate) fn refuse(
+    session: &mut Session<'_>,
+    connection: &mut Connection,
+    slot_index: SlotIndex,
+    entry: &SubmissionEntry,
+    status: Status,
+) {
+    assert!(status != Status::SUCCESS, "I-T15: who is refused is told why");
+    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
+    queue.release(slot_index);
+    session.shared.record_error(connection, entry, status);
+    connection.answer(entry.command_id.get(), status, 0);
+}
+
+/// Changes the reservation of a namespace, and has it made durable if it persists through power loss. What the command that changes it
+/// waits for.
+///
+/// # Panics
+/// If there is no such namespace.
+pub(crate) fn change(session: &mut Session<'_>, index: u32, nsid: u32, next: Reservation) -> Option<Change> {
+    let subsystem = session.shared.subsystems.get_mut(index);
+    let shown = subsystem.config.namespaces.get(&nsid).expect("I-T16: a namespace that is there is changed");
+    let namespace = shown.namespace;
+    let (version, keep) = subsystem.reservations.change(nsid, namespace, next);
+    session.actions.extend(keep.map(|keep| Action::Keep(Box::new(keep))));
+    version.map(|version| (namespace, version))
+}
+
+/// Answers a command that did what it should, when what it waits for is over.
+pub(crate) fn answer_when_over(
+    session: &mut Session<'_>,
+    connection: &mut Connection,
+    slot_index: SlotIndex,
+    commands: Vec<CommandToken>,
+    changes: Vec<Change>,
+) {
+    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
+    let slot = &mut queue.slots[usize::from(slot_index)];
+    let command_id = slot.entry.command_id.get();
+    if commands.is_empty() && changes.is_empty() {
+        queue.release(slot_index);
+        connection.answer(command_id, Status::SUCCESS, 0);
+        return;
+    }
+    slot.enter(SlotState::Parked);
+    let (id, index) = (connection.id, connection.index);
+    let is_undone = false;
+    session.shared.awaiting.push(Awaiting {
+        id,
+        index,
+        slot_index,
+        command_id,
+        commands,
+        changes,
+        is_undone,
+    });
+}
+
+/// A change is durable, or could not be made so: commands that waited for it are answered.
+pub(crate) fn kept(
+    shared: &mut Shared,
+    connections: &mut Connections,
+    kept: &KeptReservation,
+    actions: &mut Vec<Action>,
+) {
+    // Its subsystem may have gone, or changed its shard.
+    let Some(outcome) = shared.subsystems.iter_mut().find_map(|one| one.reservations.kept(kept)) else {
+        return;
+    };
+    mark!("nvmf: change of a reservation is durable or undone");
+    let is_later = |keep: &KeepReservation| keep.version > outcome.version;
+    assert!(outcome.next.as_ref().is_none_or(is_later), "I-T21: a change comes after those before it");
+    actions.extend(outcome.next.map(|keep| Action::Keep(Box::new(keep))));
+    let over = shared.awaiting.kept(kept.namespace, outcome.version, outcome.is_kept);
+    answer(connections, over, actions);
 }
 
 fn run(one: &mut Reservation, host: HostId, entry: &SubmissionEntry, data: &[u8]) -> Result<Effects, Status> {
@@ -89,16 +146,20 @@ fn run(one: &mut Reservation, host: HostId, entry: &SubmissionEntry, data: &[u8]
     let keys = ReservationKeys::read_from_bytes(&keys).expect("I-T12: data are as long as was checked");
     let (current, other) = (keys.current.get(), keys.other.get());
     if entry.opcode == opcode::RESERVATION_REGISTER {
-        // Nothing persists through power loss, so that nothing does can be asked for.
-        if !matches!(command.persistence, 0 | 2) {
-            return Err(INVALID);
-        }
-        return match command.action {
+        let persists = match command.persistence {
+            words::PERSISTENCE_STAYS => one.persists,
+            words::DOES_NOT_PERSIST => false,
+            words::PERSISTS => true,
+            _ => return Err(INVALID),
+        };
+        let effects = match command.action {
             words::REGISTER => one.register(host, other),
             words::UNREGISTER => one.unregister(host, current, command.ignores_key),
             words::REPLACE => one.replace(host, current, other, command.ignores_key),
             _ => Err(INVALID),
         };
+        one.persists = persists;
+        return effects;
     }
     if command.ignores_key {
         return Err(INVALID);
@@ -143,7 +204,7 @@ fn answer_report(
     entry: &SubmissionEntry,
 ) {
     let index = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
-    let one = session.shared.subsystems.get(index).reservations.get(&entry.nsid.get());
+    let one = session.shared.subsystems.get(index).reservations.get(entry.nsid.get());
     let mut page = report(one, index, &session.shared.associations);
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let slot = &mut queue.slots[usize::from(slot_index)];
@@ -179,6 +240,7 @@ fn report(one: Option<&Reservation>, index: u32, associations: &Associations) ->
         generation: one.generation.into(),
         rtype: one.kind().map_or(0, |kind| kind as u8),
         regctl: (controllers.len() as u16).into(),
+        ptpls: one.persists.into(),
         ..ReservationStatus::default()
     };
     let page = [head.as_bytes(), controllers.as_bytes()].concat();
@@ -212,7 +274,7 @@ pub(crate) fn came_back(
     token: CommandToken,
     actions: &mut Vec<Action>,
 ) {
-    if !shared.preemptions.is_empty() {
+    if !shared.awaiting.is_empty() {
         answer_preemptions(shared, connections, token, actions);
     }
 }
@@ -224,8 +286,15 @@ fn answer_preemptions(
     token: CommandToken,
     actions: &mut Vec<Action>,
 ) {
-    for one in shared.preemptions.came_back(token) {
+    let over = shared.awaiting.came_back(token);
+    if !over.is_empty() {
         mark!("nvmf: preempted commands came back");
+    }
+    answer(connections, over, actions);
+}
+
+fn answer(connections: &mut Connections, over: Vec<Awaiting>, actions: &mut Vec<Action>) {
+    for one in over {
         // Its connection may have gone.
         let Some(connection) = connections.get_mut(one.index).filter(|connection| connection.id == one.id)
         else {
@@ -234,8 +303,10 @@ fn answer_preemptions(
         let Some(queue) = &mut connection.queue else { continue };
         let slot = &queue.slots[usize::from(one.slot_index)];
         if slot.state() == SlotState::Parked && slot.entry.command_id.get() == one.command_id {
+            assert!(one.commands.is_empty() && one.changes.is_empty(), "I-T17: what it waited for is over");
+            let status = if one.is_undone { NOT_KEPT } else { Status::SUCCESS };
             queue.release(one.slot_index);
-            connection.answer(one.command_id, Status::SUCCESS, 0);
+            connection.answer(one.command_id, status, 0);
             connection.tell_output(actions);
         }
     }

@@ -1,12 +1,12 @@
 //! What all connections of a target share.
 
 use crate::associations::Associations;
+use crate::awaiting::AllAwaiting;
 use crate::config::{Health, TargetConfig};
 use crate::connection::Connection;
 use crate::later::Later;
 use crate::memory::Memory;
 use crate::notice::HostAt;
-use crate::preemption::Preemptions;
 use crate::status::status_of;
 use crate::subsystems::Subsystems;
 use crate::watch::CommandOutline;
@@ -27,8 +27,8 @@ pub(crate) struct Shared {
     pub(crate) associations: Associations,
     pub(crate) memory: Memory,
     pub(crate) later: Later,
-    /// Commands that wait for those of hosts that they preempted.
-    pub(crate) preemptions: Preemptions,
+    /// Commands of reservations that wait for commands of others, or until a change is durable.
+    pub(crate) awaiting: AllAwaiting,
     /// What is left of this round for commands of admin queues, see [`ADMIN_COST_PER_ROUND`].
     pub(crate) admin_left: u32,
     /// Time of the current event.
@@ -49,7 +49,7 @@ impl Shared {
             subsystems: Subsystems::default(),
             associations: Associations::default(),
             later: Later::default(),
-            preemptions: Preemptions::default(),
+            awaiting: AllAwaiting::default(),
             admin_left: ADMIN_COST_PER_ROUND,
             now: Time::ZERO,
             tick_at: Time::NEVER,
@@ -138,7 +138,7 @@ impl Shared {
     /// What a host is told of a command that its namespace failed.
     pub(crate) fn status_of(&self, error: &NamespaceError, token: CommandToken) -> Status {
         match error {
-            NamespaceError::Aborted if self.preemptions.is_awaited(token) => Status::ABORTED_BY_PREEMPTION,
+            NamespaceError::Aborted if self.awaiting.is_awaited(token) => Status::ABORTED_BY_PREEMPTION,
             error => status_of(error),
         }
     }

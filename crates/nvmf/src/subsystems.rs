@@ -155,6 +155,11 @@ impl Subsystems {
         self.places.iter()
     }
 
+    /// As [`Subsystems::iter`], to change them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Subsystem> {
+        self.places.iter_mut().map(|(_, one)| one)
+    }
+
     /// Whether the hosts of a subsystem are not listened to, because it changes its shard.
     pub(crate) fn is_frozen(&self, subsystem: Option<u32>) -> bool {
         subsystem.and_then(|index| self.places.get(index)).is_some_and(|one| one.passage != Passage::None)
@@ -165,7 +170,7 @@ impl Subsystems {
         let Some(index) = self.find(&config.nqn) else {
             let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
-            let (passage, reservations, ocp) = (Passage::None, Reservations::new(), Ocp::default());
+            let (passage, reservations, ocp) = (Passage::None, Reservations::default(), Ocp::default());
             let placement = PlacementLog::default();
             let subsystem =
                 Subsystem { config, health, traffic, ocp, placement, reservations, passage, tenant: None };
@@ -198,7 +203,7 @@ impl Subsystems {
         };
         let others: Vec<u32> = changed.iter().copied().filter(is_other).collect();
         *old = config;
-        self.get_mut(index).reservations.retain(|nsid, _| !others.contains(nsid));
+        self.get_mut(index).reservations.forget(&others);
         (index, changed)
     }
 

@@ -101,6 +101,9 @@ impl Target {
                 }
             }
             Event::Told(tidings) => self.told(&tidings, actions),
+            Event::Kept(kept) => {
+                crate::reserving::kept(&mut self.shared, &mut self.connections, &kept, actions);
+            }
             Event::Completed(_) => unreachable!("handled by itself"),
             Event::Round => {
                 self.relieve(actions);

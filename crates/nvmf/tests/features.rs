@@ -19,13 +19,14 @@ const SAVED: u32 = 2;
 const CAPABILITIES: u32 = 3;
 
 /// Those that a host can give another value.
-const CHANGEABLE: [u8; 6] = [
+const CHANGEABLE: [u8; 7] = [
     fid::TEMPERATURE_THRESHOLD,
     fid::ASYNCHRONOUS_EVENT_CONFIGURATION,
     fid::TIMESTAMP,
     fid::KEEP_ALIVE_TIMER,
     fid::HOST_BEHAVIOR,
     fid::RESERVATION_NOTIFICATION_MASK,
+    fid::RESERVATION_PERSISTENCE,
 ];
 
 /// Data of a feature, and what gets and sets it.
@@ -41,6 +42,8 @@ fn bytes_of(feature: u8) -> u32 {
 fn get(world: &mut World, admin: ConnectionId, feature: u8, select: u32) -> Reply {
     let entry = SubmissionEntry {
         opcode: opcode::admin::GET_FEATURES,
+        // Each namespace has a value of its own.
+        nsid: u32::from(feature == fid::RESERVATION_PERSISTENCE).into(),
         cdw10: (u32::from(feature) | select << 8).into(),
         cdw11: u32::from(feature == fid::HOST_IDENTIFIER).into(),
         sgl: SglDescriptor::transport(bytes_of(feature)),
@@ -143,8 +146,11 @@ fn ask_in_every_way() {
             assert_eq!(capabilities.result & u64::from(CAPABILITY_NAMESPACE) != 0, is_specific);
             assert_eq!(capabilities.result & 1, 0, "{feature:#x}: nothing is saved");
             let data = vec![0; bytes_of(feature) as usize];
-            let (nsid, value) =
-                if feature == fid::RESERVATION_NOTIFICATION_MASK { (NSID_ALL, 2) } else { (0, 1) };
+            let (nsid, value) = match feature {
+                fid::RESERVATION_NOTIFICATION_MASK => (NSID_ALL, 2),
+                fid::RESERVATION_PERSISTENCE => (NSID_ALL, 1),
+                _ => (0, 1),
+            };
             let status = set_for(&mut world, admin, feature, nsid, value, &data);
             assert_eq!(
                 capabilities.result & u64::from(CAPABILITY_CHANGEABLE) != 0,
@@ -168,7 +174,7 @@ fn ask_in_every_way() {
             }
         }
         assert_eq!(known.contains(&fid::VOLATILE_WRITE_CACHE), volatile_cache);
-        assert_eq!(known.len(), 13 + usize::from(volatile_cache), "{known:x?}");
+        assert_eq!(known.len(), 14 + usize::from(volatile_cache), "{known:x?}");
     }
 }
 

@@ -175,7 +175,6 @@ fn commands_that_cannot_be_are_refused() {
     let cases = [
         (opcode::io::RESERVATION_REGISTER, ReservationCommand { action: 3, ..NOTHING }),
         (opcode::io::RESERVATION_REGISTER, ReservationCommand { persistence: 1, ..NOTHING }),
-        (opcode::io::RESERVATION_REGISTER, ReservationCommand { persistence: 3, ..NOTHING }),
         (opcode::io::RESERVATION_ACQUIRE, ReservationCommand { action: 3, kind, ..NOTHING }),
         (opcode::io::RESERVATION_ACQUIRE, ReservationCommand { kind: 0, ..NOTHING }),
         (opcode::io::RESERVATION_ACQUIRE, ReservationCommand { kind: 7, ..NOTHING }),
@@ -266,6 +265,8 @@ fn preempted_commands_are_waited_for() {
 fn planted_bugs_are_noticed() {
     diecut_testing::planted::is_noticed("nvmf: preempted commands are not waited for", wait_for_preempted);
     diecut_testing::planted::is_noticed("nvmf: reservations let everyone in", commands_meet_reservations);
+    let bug = "nvmf: reservations are answered before they are durable";
+    diecut_testing::planted::is_noticed(bug, answer_when_durable);
 }
 
 fn wait_for_preempted() {
@@ -318,4 +319,179 @@ fn a_reservation_is_the_namespaces() {
     world.target.set_subsystem(same, world.now, &mut actions);
     world.act(actions);
     assert!(report(&mut world, a).1.is_empty());
+}
+
+fn persistence(world: &mut World, host: Host, nsid: u32, select: u32) -> (Status, u64) {
+    let entry = SubmissionEntry {
+        opcode: opcode::admin::GET_FEATURES,
+        nsid: nsid.into(),
+        cdw10: (u32::from(fid::RESERVATION_PERSISTENCE) | select << 8).into(),
+        sgl: SglDescriptor::transport(0),
+        ..SubmissionEntry::default()
+    };
+    let reply = world.command(host.admin, entry, &[]);
+    (reply.status, reply.result)
+}
+
+fn persistence_entry(nsid: u32, cdw10: u32, value: u32) -> SubmissionEntry {
+    SubmissionEntry {
+        opcode: opcode::admin::SET_FEATURES,
+        nsid: nsid.into(),
+        cdw10: (u32::from(fid::RESERVATION_PERSISTENCE) | cdw10).into(),
+        cdw11: value.into(),
+        sgl: SglDescriptor::transport(0),
+        ..SubmissionEntry::default()
+    }
+}
+
+fn set_persistence(world: &mut World, host: Host, nsid: u32, value: u32) -> Status {
+    world.command(host.admin, persistence_entry(nsid, 0, value), &[]).status
+}
+
+fn record(world: &World) -> Option<diecut_nvmf::ReservationRecord> {
+    world.records.get(&diecut_namespace::contract::NamespaceId(7))?.clone()
+}
+
+/// Goal: feature 83h and CPTPL are one setting, which is told where hosts look for it.
+#[test]
+fn hosts_choose_what_outlives_a_power_loss() {
+    let mut world = World::new(37);
+    let (a, b) = (host(&mut world, 1), host(&mut world, 2));
+    assert_eq!(persistence(&mut world, a, 1, 0), (Status::SUCCESS, 0));
+    assert_eq!(persistence(&mut world, a, 1, 3), (Status::SUCCESS, 0b110), "changeable, of a namespace");
+    register(&mut world, a, KEY_A);
+    assert_eq!(record(&world), None, "volatile");
+    let persists = ReservationCommand { persistence: PERSISTS, ..NOTHING };
+    let entry = entry(opcode::io::RESERVATION_REGISTER, persists, 16);
+    assert_eq!(world.command(b.io, entry, &keys(0, KEY_B)).status, Status::SUCCESS);
+    assert_eq!(persistence(&mut world, a, 1, 0), (Status::SUCCESS, 1));
+    assert_eq!(report(&mut world, a).0.ptpls, 1);
+    let kind = ReservationKind::WriteExclusive;
+    acquire(&mut world, a, KEY_A, kind);
+    let kept = record(&world).unwrap();
+    assert_eq!(kept.registrants, [(a.id, KEY_A), (b.id, KEY_B)], "also who registered before");
+    assert_eq!((kept.generation, kept.held), (2, Some((kind, a.id))));
+    // A command that is refused changes nothing.
+    let no_persistence = ReservationCommand { persistence: DOES_NOT_PERSIST, ..NOTHING };
+    let mut refused = entry;
+    no_persistence.encode(&mut refused);
+    assert!(world.command(b.io, refused, &keys(0, 0)).status.same_code(Status::INVALID_FIELD));
+    assert_eq!(report(&mut world, a).0.ptpls, 1);
+    assert_eq!(set_persistence(&mut world, b, 1, 0), Status::SUCCESS);
+    assert_eq!((record(&world), report(&mut world, a).0.ptpls), (None, 0));
+    assert_eq!(report(&mut world, a).0.rtype, kind as u8, "the reservation stands");
+    assert_eq!(set_persistence(&mut world, b, NSID_ALL, 1), Status::SUCCESS);
+    assert_eq!(record(&world).unwrap().held, Some((kind, a.id)));
+    assert_eq!(release(&mut world, a, KEY_A, CLEAR, kind), Status::SUCCESS);
+    let kept = record(&world).unwrap();
+    assert_eq!((kept.registrants.len(), kept.held, kept.generation), (0, None, 3));
+    for (status, entry) in [
+        (Status::INVALID_FIELD, persistence_entry(1, 0, 2)),
+        (Status::FEATURE_NOT_SAVEABLE, persistence_entry(1, 1 << 31, 1)),
+        (Status::INVALID_NAMESPACE_OR_FORMAT, persistence_entry(2, 0, 1)),
+        (Status::INVALID_NAMESPACE_OR_FORMAT, persistence_entry(0, 0, 1)),
+    ] {
+        let found = world.command(a.admin, entry, &[]).status;
+        assert!(found.same_code(status), "{found} {status} {entry:?}");
+    }
+    assert!(persistence(&mut world, a, NSID_ALL, 0).0.same_code(Status::INVALID_NAMESPACE_OR_FORMAT));
+}
+
+/// Goal: a command that changes what persists is answered when that is durable, and a change that cannot be kept is undone.
+#[test]
+fn what_persists_is_answered_when_it_is_durable() {
+    answer_when_durable();
+}
+
+fn send(world: &mut World, id: ConnectionId, mut entry: SubmissionEntry, data: &[u8]) -> u16 {
+    let command_id = world.next_id(id);
+    (entry.command_id, entry.flags) = (command_id.into(), 0x40);
+    let bytes = world.capsule(id, entry, data);
+    world.send(id, &bytes);
+    command_id
+}
+
+fn answer_when_durable() {
+    let mut world = World::new(38);
+    let (a, b) = (host(&mut world, 1), host(&mut world, 2));
+    register(&mut world, a, KEY_A);
+    register(&mut world, b, KEY_B);
+    assert_eq!(set_persistence(&mut world, a, 1, 1), Status::SUCCESS);
+    world.hold_records = true;
+    let kind = ReservationKind::WriteExclusive;
+    let first = send(&mut world, a.io, acquire_entry(ACQUIRE, kind), &keys(KEY_A, 0));
+    assert!(world.reply(a.io, first).is_none(), "it is not durable yet");
+    // It counts already, and what comes after it waits for it.
+    let refused = world.write(b.io, 4, &[6; LBA], true).status;
+    assert!(refused.same_code(Status::RESERVATION_CONFLICT), "{refused}");
+    let again = send(&mut world, a.io, acquire_entry(ACQUIRE, kind), &keys(KEY_A, 0));
+    let preempt = send(&mut world, b.io, acquire_entry(PREEMPT, kind), &keys(KEY_B, KEY_A));
+    assert!(world.reply(a.io, again).is_none() && world.reply(b.io, preempt).is_none());
+    assert_eq!(world.records_held.len(), 1, "one change of a namespace is on its way at a time");
+    let keep = world.records_held.remove(0);
+    assert_eq!(keep.record.as_ref().unwrap().held, Some((kind, a.id)));
+    world.handle(diecut_nvmf::Event::Kept(keep.kept()));
+    for command_id in [first, again] {
+        assert_eq!(world.reply(a.io, command_id).expect("answered").status, Status::SUCCESS);
+    }
+    assert!(world.reply(b.io, preempt).is_none());
+    let keep = world.records_held.remove(0);
+    assert_eq!(keep.record.as_ref().unwrap().held, Some((kind, b.id)));
+    let lost = diecut_nvmf::KeptReservation { is_kept: false, ..keep.kept() };
+    world.handle(diecut_nvmf::Event::Kept(lost));
+    let status = world.reply(b.io, preempt).expect("answered").status;
+    assert!(status.same_code(Status::INTERNAL_ERROR), "{status}");
+    world.hold_records = false;
+    let (status, controllers) = report(&mut world, b);
+    assert_eq!((status.rtype, controllers.len(), controllers[0].rcsts), (kind as u8, 2, 1), "undone");
+    // An event request that waits keeps its place while Set Features of its queue waits, and the other way round.
+    let request = world.ask_for_event(b.admin);
+    world.hold_records = true;
+    let set = send(&mut world, b.admin, persistence_entry(1, 0, 0), &[]);
+    assert!(world.reply(b.admin, set).is_none());
+    let keep = world.records_held.remove(0);
+    assert_eq!(keep.record, None);
+    world.handle(diecut_nvmf::Event::Kept(keep.kept()));
+    assert_eq!(world.reply(b.admin, set).expect("answered").status, Status::SUCCESS);
+    assert!(world.reply(b.admin, request).is_none());
+    // Who waits may go.
+    assert_eq!(world.records_held.len(), 0);
+    let set = send(&mut world, b.admin, persistence_entry(1, 0, 1), &[]);
+    world.handle(diecut_nvmf::Event::Closed(b.io));
+    world.handle(diecut_nvmf::Event::Closed(b.admin));
+    let keep = world.records_held.remove(0);
+    world.handle(diecut_nvmf::Event::Kept(keep.kept()));
+    assert!(world.reply(b.admin, set).is_none());
+    assert_eq!(persistence(&mut world, a, 1, 0), (Status::SUCCESS, 1));
+}
+
+/// Goal: what outlived a power loss keeps out whom it kept out before, and nothing that is known is overwritten by it.
+#[test]
+fn what_outlived_a_power_loss_is_restored() {
+    let mut world = World::new(39);
+    let (a, b) = (host(&mut world, 1), host(&mut world, 2));
+    register(&mut world, a, KEY_A);
+    register(&mut world, b, KEY_B);
+    set_persistence(&mut world, a, 1, 1);
+    let kind = ReservationKind::ExclusiveAccessRegistrantsOnly;
+    acquire(&mut world, a, KEY_A, kind);
+    let (before, kept) = (report(&mut world, b), record(&world).unwrap());
+    let mut world = World::new(40);
+    let name = diecut_testing::target::name(SUBSYSTEM);
+    diecut_nvmf::restore_reservation(&mut world.target, &name, 1, &kept);
+    diecut_nvmf::restore_reservation(&mut world.target, &name, 2, &kept);
+    let (b, c) = (host(&mut world, 2), host(&mut world, 3));
+    let after = report(&mut world, b);
+    assert_eq!((after.0, after.0.ptpls), (before.0, 1));
+    let facts = |one: &RegisteredController| (one.hostid, one.rkey, one.rcsts);
+    assert_eq!(after.1.iter().map(facts).collect::<Vec<_>>(), before.1.iter().map(facts).collect::<Vec<_>>());
+    assert_eq!(after.1[0].cntlid.get(), 0xFFFF, "its host is not here yet");
+    let page = vec![3; LBA];
+    assert!(world.write(c.io, 0, &page, true).status.same_code(Status::RESERVATION_CONFLICT));
+    assert_eq!(world.write(b.io, 0, &page, true).status, Status::SUCCESS, "it is registered");
+    let command = ReservationCommand { action: UNREGISTER, ..NOTHING };
+    let entry = entry(opcode::io::RESERVATION_REGISTER, command, 16);
+    assert_eq!(world.command(b.io, entry, &keys(KEY_B, 0)).status, Status::SUCCESS);
+    diecut_nvmf::restore_reservation(&mut world.target, &name, 1, &kept);
+    assert_eq!(report(&mut world, b).1.len(), 1, "what is known is newer");
 }

@@ -27,7 +27,15 @@ pub(crate) fn new_catalog<M: Media>(
 /// Whether the catalog has room for what a request leads to. Asked before anything is touched: later, erase blocks would have to be given
 /// back.
 pub(crate) fn has_room(catalog: &Catalog, base: &State, next: &State) -> Result<(), ControlError> {
-    catalog.fits(&base.changes_to(next)).map_err(|error| refusal(&error))
+    catalog.fits(&base.changes_to(next), 1000).map_err(|error| refusal(&error))
+}
+
+/// Part of the catalog's room that hosts may fill with what they want to be kept. A choice: the rest is administrators' alone.
+const HOSTS_PERMILLE: u64 = 500;
+
+/// Whether the catalog has room for what hosts want to be kept.
+pub(crate) fn has_room_for_hosts(catalog: &Catalog, base: &State, next: &State) -> bool {
+    catalog.error().is_none() && catalog.fits(&base.changes_to(next), HOSTS_PERMILLE).is_ok()
 }
 
 /// What an administrator is told when the catalog takes no change.

@@ -6,7 +6,7 @@
 
 use crate::control::ControlRequest;
 use diecut_catalog::{PoolRecord, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Something that can be claimed.
@@ -126,23 +126,30 @@ impl Claims {
 
 /// What exists, with the changes from `base` to `next`: others have changed other objects since `base`.
 pub(crate) fn merged(current: &State, base: &State, next: &State) -> State {
-    State {
+    let mut merged = State {
         pool: merged_pool(&current.pool, &base.pool, &next.pool),
         tenants: merged_map(&current.tenants, &base.tenants, &next.tenants),
         vssds: merged_map(&current.vssds, &base.vssds, &next.vssds),
         volumes: merged_map(&current.volumes, &base.volumes, &next.volumes),
         subsystems: merged_map(&current.subsystems, &base.subsystems, &next.subsystems),
-    }
+        reservations: merged_map(&current.reservations, &base.reservations, &next.reservations),
+    };
+    // A host may have registered while its namespace was taken away: what no subsystem shows is nobody's.
+    let volumes = merged.subsystems.values().flat_map(|subsystem| subsystem.volumes());
+    let numbers = volumes.filter_map(|volume| Some(merged.volumes.get(volume)?.namespace));
+    let shown: BTreeSet<u32> = numbers.collect();
+    merged.reservations.retain(|namespace, _| shown.contains(namespace));
+    merged
 }
 
-fn merged_map<T: Clone + PartialEq>(
-    current: &BTreeMap<String, T>,
-    base: &BTreeMap<String, T>,
-    next: &BTreeMap<String, T>,
-) -> BTreeMap<String, T> {
+fn merged_map<K: Clone + Ord, T: Clone + PartialEq>(
+    current: &BTreeMap<K, T>,
+    base: &BTreeMap<K, T>,
+    next: &BTreeMap<K, T>,
+) -> BTreeMap<K, T> {
     let mut merged = current.clone();
     merged.retain(|name, _| next.contains_key(name) || !base.contains_key(name));
-    let changed = next.iter().filter(|(name, value)| base.get(*name) != Some(*value));
+    let changed = next.iter().filter(|(name, value)| base.get(name) != Some(*value));
     merged.extend(changed.map(|(name, value)| (name.clone(), value.clone())));
     merged
 }

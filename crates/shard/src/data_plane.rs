@@ -63,6 +63,8 @@ pub(crate) struct DataPlane<M: Media> {
     pub delays: Delays,
     /// What the target asks of those who know what exists.
     pub questions: Vec<target::Question>,
+    /// What the target asks of those who keep reservations.
+    pub keeps: Vec<target::KeepReservation>,
     /// A check that fails on purpose.
     planted: Option<PlantedPanic>,
 }
@@ -85,6 +87,7 @@ impl<M: Media> DataPlane<M> {
             retired_told: vec![0; dies],
             delays,
             questions: Vec::new(),
+            keeps: Vec::new(),
             planted: config.planted_panic,
         }
     }
@@ -117,7 +120,7 @@ impl<M: Media> DataPlane<M> {
 
     /// Takes what the target asks: commands go to admission, the rest to the driver.
     pub fn sort_actions(&mut self, actions: &mut Vec<drive::Action>) {
-        let DataPlane { nvme, admission, namespaces, flash, taken_back, questions, .. } = self;
+        let DataPlane { nvme, admission, namespaces, flash, taken_back, questions, keeps, .. } = self;
         let mut batch = nvme.take_actions();
         let mut rest = batch.drain(..);
         while let Some(next) = rest.as_slice().first() {
@@ -139,6 +142,7 @@ impl<M: Media> DataPlane<M> {
                     admission.take_back(source, token, taken_back);
                 }
                 target::Action::Ask(question) => questions.push(*question),
+                target::Action::Keep(keep) => keeps.push(*keep),
                 other => actions.push(drive::translate(other)),
             }
         }

@@ -212,8 +212,11 @@ pub trait Drive {
 #[inline]
 pub(crate) fn translate(action: target::Action) -> Action {
     match action {
-        target::Action::Submit(_) | target::Action::GiveUp(..) | target::Action::Ask(_) => {
-            unreachable!("I-S18: commands and questions stay inside the shard")
+        target::Action::Submit(_)
+        | target::Action::GiveUp(..)
+        | target::Action::Ask(_)
+        | target::Action::Keep(_) => {
+            unreachable!("I-S18: commands, questions and reservations stay inside the shard")
         }
         target::Action::Transmit(connection) => Action::Transmit { connection },
         target::Action::Close(connection) => Action::Close { connection },

@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     Order(u64),
     /// What the first shard does for even wear.
     Evenness,
+    /// Targets that asked for reservations to be kept.
+    Reservations,
 }
 
 /// Who asked for a job, and until when he waits.

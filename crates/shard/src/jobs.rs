@@ -16,6 +16,7 @@ use crate::notice::Notice;
 use crate::owners::Owners;
 use crate::plan::{Plan, plan};
 use crate::relocation;
+use crate::reservations;
 use crate::returns;
 use crate::status;
 use crate::step::Step;
@@ -141,7 +142,7 @@ impl Jobs {
         actions: &mut Vec<drive::Action>,
     ) {
         loop {
-            let has_begun = begins && self.begin_requests(here, actions);
+            let has_begun = begins && self.begin_requests(here, now, actions);
             if !self.go_on_all(here, now, actions) && !has_begun {
                 break;
             }
@@ -192,7 +193,12 @@ impl Jobs {
     }
 
     /// Begins what meets nothing that is carried out, and nothing that came before it. Says whether it did.
-    fn begin_requests<M: Divide>(&mut self, here: &mut Owners<M>, actions: &mut Vec<drive::Action>) -> bool {
+    fn begin_requests<M: Divide>(
+        &mut self,
+        here: &mut Owners<M>,
+        now: Time,
+        actions: &mut Vec<drive::Action>,
+    ) -> bool {
         let mut has_begun = false;
         let mut before: Vec<Claims> = Vec::new();
         let mut at = 0;
@@ -219,6 +225,7 @@ impl Jobs {
             }
             self.begin_request(here, waiting, claims, actions);
         }
+        has_begun |= self.begin_reservations(here, now);
         has_begun || self.is_idle() && self.begin_leveling(here)
     }
 
@@ -253,6 +260,16 @@ impl Jobs {
             }
             Err(error) => answer(actions, token, ControlResponse::Refused(error)),
         }
+    }
+
+    /// Begins to write what hosts want to persist. Says whether there is something.
+    fn begin_reservations<M: Divide>(&mut self, here: &mut Owners<M>, now: Time) -> bool {
+        let Some(next) = reservations::next_state(here, now) else { return false };
+        let base = here.registry.state.clone();
+        let mut job = Job::new(Reply::Reservations, base, next, vec![Step::Persist]);
+        job.claims = Claims::default();
+        self.running.push(job);
+        true
     }
 
     /// Begins what is due for even wear over several shards. Says whether something was.
@@ -324,17 +341,17 @@ fn go_on<M: Divide>(
             Progress::Done => job.step_done(),
             Progress::Waits => return Some(job),
             Progress::Refused(error) => {
-                refused(here, &job, error, actions);
+                refused(here, &job, error, now, actions);
                 return None;
             }
         }
     }
-    done(here, job, actions);
+    done(here, job, now, actions);
     None
 }
 
 /// Tells that a job is over.
-fn done<M: Divide>(here: &mut Owners<M>, job: Job, actions: &mut Vec<drive::Action>) {
+fn done<M: Divide>(here: &mut Owners<M>, job: Job, now: Time, actions: &mut Vec<drive::Action>) {
     match job.asked.reply {
         Reply::Nobody => {}
         Reply::Administrator(token) => {
@@ -349,6 +366,7 @@ fn done<M: Divide>(here: &mut Owners<M>, job: Job, actions: &mut Vec<drive::Acti
             returns::order_done(here, number, job.last.as_ref(), None, job.report);
         }
         Reply::Evenness => leveling::evenness_done(here, false),
+        Reply::Reservations => reservations::written(here, true, now),
     }
 }
 
@@ -357,6 +375,7 @@ fn refused<M: Divide>(
     here: &mut Owners<M>,
     job: &Job,
     error: ControlError,
+    now: Time,
     actions: &mut Vec<drive::Action>,
 ) {
     match job.asked.reply {
@@ -364,5 +383,6 @@ fn refused<M: Divide>(
         Reply::Administrator(token) => answer(actions, token, ControlResponse::Refused(error)),
         Reply::Order(number) => returns::order_done(here, number, None, Some(error), None),
         Reply::Evenness => leveling::evenness_done(here, true),
+        Reply::Reservations => reservations::written(here, false, now),
     }
 }

@@ -83,6 +83,8 @@ mod reach;
 mod reclaim;
 mod registry;
 mod relocation;
+mod reservation_queue;
+mod reservations;
 mod returns;
 mod seat;
 mod session;

@@ -11,20 +11,23 @@ use crate::owners::Owners;
 use crate::peer::{Alloc, Answer, Message, Order, ShardMessage, World};
 use crate::relocation;
 use crate::returns;
+use crate::seat::ShardIndex;
 use crate::status;
 use crate::steps::{stores, vssds};
 use diecut_catalog::State;
 use diecut_media::Divide;
+use diecut_nvmf as target;
 use diecut_units::{Time, mark};
 
 /// A message of another shard.
 pub(crate) fn told<M: Divide>(
     here: &mut Owners<M>,
+    from: ShardIndex,
     message: ShardMessage,
     now: Time,
     actions: &mut Vec<drive::Action>,
 ) {
-    let is_for_member = matches!(message.0, Message::Order(..) | Message::Media(_));
+    let is_for_member = matches!(message.0, Message::Order(..) | Message::Media(_) | Message::Kept(_));
     let is_for_any = matches!(message.0, Message::Passed(_));
     assert!(
         is_for_any || is_for_member == here.placement.is_member(),
@@ -48,6 +51,8 @@ pub(crate) fn told<M: Divide>(
             here.plane.flash.media.submit(command, now);
         }
         Message::Wear(news) => leveling::heard_of(here, news),
+        Message::Keep(keep) => here.placement.reservations.ask(from, *keep),
+        Message::Kept(kept) => here.plane.nvme.handle(target::Event::Kept(kept), now),
         Message::MediaDone(completion) => here.plane.flash.foreign.push(completion),
         Message::Passed(number) => {
             relocation::all_arrived(here, now);

@@ -97,6 +97,9 @@ impl NullShard {
                     // Commands were answered when they came.
                     target::Action::GiveUp(..) => {}
                     // There are no media.
+                    target::Action::Keep(keep) => {
+                        self.target.handle(target::Event::Kept(keep.kept()), now, &mut self.pending);
+                    }
                     target::Action::Ask(question) => {
                         let tidings = Box::new(question.unknown());
                         self.target.handle(target::Event::Told(tidings), now, &mut self.pending);

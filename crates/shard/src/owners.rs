@@ -157,6 +157,14 @@ impl<M: Divide> Owners<M> {
     /// Hands what was asked for out: commands to admission, the rest to the driver.
     pub fn hand_out(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
         self.plane.sort_actions(actions);
+        for keep in std::mem::take(&mut self.plane.keeps) {
+            if self.placement.is_member() {
+                let message = ShardMessage(Message::Keep(Box::new(keep)));
+                self.placement.outgoing.push((ShardIndex(0), message));
+            } else {
+                self.placement.reservations.ask(ShardIndex(0), keep);
+            }
+        }
         while let Some(question) = self.plane.questions.pop() {
             let tidings = media_figures::answer(&mut self.plane, &self.registry, question, now);
             self.plane.nvme.handle(target::Event::Told(Box::new(tidings)), now);

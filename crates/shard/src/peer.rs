@@ -12,6 +12,7 @@ use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
 use diecut_namespace::MovedNamespace;
 use diecut_namespace::contract::NamespaceId;
+use diecut_nvmf::{KeepReservation, KeptReservation};
 use diecut_spec::Isolation;
 use diecut_vssd::{PlaceView, Places, PoolPart, VssdId, WearNews};
 use std::any::Any;
@@ -31,6 +32,8 @@ impl fmt::Debug for ShardMessage {
             Message::MediaDone(completion) => write!(f, "{completion:?}"),
             Message::Wear(news) => write!(f, "{news:?}"),
             Message::Passed(number) => write!(f, "passed: order {number}"),
+            Message::Keep(keep) => write!(f, "{keep:?}"),
+            Message::Kept(kept) => write!(f, "{kept:?}"),
         }
     }
 }
@@ -48,6 +51,10 @@ pub(crate) enum Message {
     Wear(WearNews),
     /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
     Passed(u64),
+    /// To the first shard: make a reservation durable.
+    Keep(Box<KeepReservation>),
+    /// Its answer.
+    Kept(KeptReservation),
 }
 
 /// What exists, and where.
@@ -235,7 +242,12 @@ impl ShardMessage {
         match self.0 {
             Message::Order(_, order) => order.salvage(media),
             Message::Answer(_, answer) => answer.salvage(media),
-            Message::Wear(_) | Message::Media(_) | Message::MediaDone(_) | Message::Passed(_) => {}
+            Message::Wear(_)
+            | Message::Media(_)
+            | Message::MediaDone(_)
+            | Message::Passed(_)
+            | Message::Keep(_)
+            | Message::Kept(_) => {}
         }
     }
 }

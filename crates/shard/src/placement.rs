@@ -4,6 +4,7 @@ use crate::evenness::Evenness;
 use crate::ledger::{Group, Ledger};
 use crate::orders::Orders;
 use crate::peer::{Answer, Message, MovedGroup, Order, ShardMessage};
+use crate::reservation_queue::ReservationQueue;
 use crate::seat::{Seat, ShardIndex};
 use crate::step::Step;
 use diecut_media::Divide;
@@ -32,6 +33,7 @@ pub(crate) struct Placement {
     pub ledger: Ledger,
     pub orders: Orders,
     pub evenness: Evenness,
+    pub reservations: ReservationQueue,
     pub duties: Duties,
     /// Messages to be sent, in order.
     pub outgoing: Vec<(ShardIndex, ShardMessage)>,
@@ -50,6 +52,7 @@ impl Placement {
             ledger: Ledger::new(seat.shards, channels),
             orders: Orders::default(),
             evenness: Evenness::default(),
+            reservations: ReservationQueue::default(),
             duties: Duties::default(),
             outgoing: Vec::new(),
         }
@@ -58,6 +61,11 @@ impl Placement {
     /// Whether this is not the first shard of its server.
     pub fn is_member(&self) -> bool {
         self.index.0 > 0
+    }
+
+    /// Whether the first shard has something to do that nobody asked it for as an administrator.
+    pub fn has_work(&self) -> bool {
+        self.evenness.has_work() || self.reservations.has_work()
     }
 
     /// Sends an order; its answer is awaited by number.

@@ -253,7 +253,7 @@ impl<M: Divide> Shard<M> {
 
     /// Whether something is being carried out for administrators, or for even wear over several shards.
     pub fn is_administering(&self) -> bool {
-        !self.jobs.is_idle() || self.here.placement.evenness.has_work()
+        !self.jobs.is_idle() || self.here.placement.has_work()
     }
 
     /// Checks that the budget of hosts' connections is what they hold.
@@ -384,7 +384,7 @@ impl<M: Divide> Shard<M> {
             self.work_jobs(now, actions);
         } else if !self.opening.is_ready() {
             self.open_further(now, actions);
-        } else if !self.jobs.is_idle() || self.here.placement.evenness.has_work() {
+        } else if !self.jobs.is_idle() || self.here.placement.has_work() {
             self.work_jobs(now, actions);
         }
     }
@@ -392,8 +392,8 @@ impl<M: Divide> Shard<M> {
 
 impl<M: Divide> Drive for Shard<M> {
     fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
-        if let drive::Event::Told { message, .. } = event {
-            member::told(&mut self.here, message, now, actions);
+        if let drive::Event::Told { from, message } = event {
+            member::told(&mut self.here, from, message, now, actions);
             if self.here.placement.is_member() || self.opening.is_over() {
                 self.work_jobs(now, actions);
             } else {
@@ -463,7 +463,8 @@ impl<M: Divide> Drive for Shard<M> {
     }
 
     fn deadline(&self) -> Time {
-        if self.opening.reads_catalog() && self.here.registry.catalog.is_open() {
+        let is_found = self.opening.reads_catalog() && self.here.registry.catalog.is_open();
+        if is_found || self.opening.is_ready() && self.here.placement.reservations.has_work() {
             return Time::ZERO;
         }
         self.here.plane.deadline().min(self.jobs.deadline())

@@ -64,6 +64,7 @@ const TRAITS: &[Trait] = &[
     fixed(fid::COMMAND_SET_PROFILE),
     Trait { of_discovery: true, ..fixed(fid::HOST_IDENTIFIER) },
     Trait { scope: FEATURE_SCOPE_NAMESPACE, ..set_by_host(fid::RESERVATION_NOTIFICATION_MASK) },
+    Trait { scope: FEATURE_SCOPE_NAMESPACE, ..set_by_host(fid::RESERVATION_PERSISTENCE) },
 ];
 
 const _: () = {

@@ -20,7 +20,7 @@ use diecut_nvme::identify::{
     namespace_descriptors, namespace_list, uuid_list,
 };
 use diecut_nvme::property::VERSION_2_0;
-use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3};
+use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3, RESCAP_PERSIST};
 use diecut_nvme::zns::{CSI_ZONED, EVENT_ZONE_DESCRIPTOR_CHANGED};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use zerocopy::IntoBytes;
@@ -133,8 +133,8 @@ pub(super) const ANA_GROUP: u32 = 1;
 /// Longest change of a state that a host must bear; none changes.
 const ANA_TRANSITION_SECONDS: u8 = 10;
 
-/// What reservations can be: all types, none of which persists through power loss.
-const RESCAP: u8 = RESCAP_ALL_TYPES | RESCAP_IEKEY_1_3;
+/// What reservations can be: all types, and what a host wants to persist through power loss does.
+const RESCAP: u8 = RESCAP_PERSIST | RESCAP_ALL_TYPES | RESCAP_IEKEY_1_3;
 
 /// Largest NSID, as NN says: ids are the administrator's choice in this range.
 pub(crate) const NSID_MAX: u32 = 1024;

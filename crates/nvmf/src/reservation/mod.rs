@@ -1,17 +1,17 @@
 //! Reservations: which hosts of a subsystem may use a namespace that several of them reach. `state` has the rules; `reserving`
 //! carries commands out.
 
+mod keeping;
+mod record;
 mod state;
 
+pub(crate) use keeping::Reservations;
+pub use record::{KeepReservation, KeptReservation, ReservationRecord};
 pub(crate) use state::{Access, Effects, HostId, Reservation};
 
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::mark;
-use std::collections::BTreeMap;
-
-/// Reservations of a subsystem's namespaces; those without a registrant are not there.
-pub(crate) type Reservations = BTreeMap<u32, Reservation>;
 
 /// Whether it is a command of reservations.
 #[inline]
@@ -45,7 +45,7 @@ pub(crate) fn check(all: &Reservations, host: &HostId, entry: &SubmissionEntry) 
 
 #[cold]
 fn check_one(all: &Reservations, host: &HostId, entry: &SubmissionEntry) -> Result<(), Status> {
-    let Some(one) = all.get(&entry.nsid.get()) else { return Ok(()) };
+    let Some(one) = all.get(entry.nsid.get()) else { return Ok(()) };
     if is_ours(entry.opcode) || one.allows(host, access_of(entry.opcode)) {
         return Ok(());
     }

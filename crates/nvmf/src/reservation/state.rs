@@ -23,16 +23,18 @@ const NO_PLACE: Status = Status::INTERNAL_ERROR.do_not_retry();
 pub(crate) struct Reservation {
     /// Keys of those that registered.
     pub(crate) registrants: BTreeMap<HostId, u64>,
-    held: Option<Held>,
-    /// GEN.
+    pub(super) held: Option<Held>,
+    /// GEN. It outlives registrations, or a host could take one count for another.
     pub(crate) generation: u32,
+    /// PTPL: all of this outlives a power loss.
+    pub(crate) persists: bool,
 }
 
 /// A reservation. One of all registrants is held by each of them, whoever took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
-    kind: ReservationKind,
-    by: HostId,
+pub(super) struct Held {
+    pub(super) kind: ReservationKind,
+    pub(super) by: HostId,
 }
 
 /// What follows from a command, besides the state.
@@ -54,7 +56,7 @@ pub(crate) enum Access {
 impl Reservation {
     /// Whether nothing is left to remember.
     pub(crate) fn is_empty(&self) -> bool {
-        self.registrants.is_empty() && self.held.is_none()
+        *self == Reservation::default()
     }
 
     pub(crate) fn kind(&self) -> Option<ReservationKind> {
@@ -221,11 +223,18 @@ impl Reservation {
         {
             told.extend(self.others(&host, notification::RESERVATION_RELEASED));
         }
-        assert!(
-            self.held.is_none_or(|held| held.kind.is_of_all() || self.registrants.contains_key(&held.by)),
-            "I-T16: who holds a reservation is registered"
-        );
+        self.check();
         Ok(Effects { told, preempted })
+    }
+
+    /// # Panics
+    /// If who holds the reservation is not registered.
+    pub(super) fn check(&self) {
+        let is_registered = |held: Held| match held.kind.is_of_all() {
+            true => !self.registrants.is_empty(),
+            false => self.registrants.contains_key(&held.by),
+        };
+        assert!(self.held.is_none_or(is_registered), "I-T16: who holds a reservation is registered");
     }
 
     /// Gives the reservation back.
@@ -333,7 +342,7 @@ mod test {
         assert_eq!(one.acquire(A, 11, WriteExclusive), Err(CONFLICT));
         assert_eq!(one.acquire(B, 0, WriteExclusive), Err(CONFLICT));
         one.unregister(A, 12, false).unwrap();
-        assert!(one.is_empty());
+        assert!(one.registrants.is_empty());
         assert_eq!(one.generation, 5, "two registrations, two replacements, one that was taken back");
     }
 
@@ -353,7 +362,7 @@ mod test {
             };
             assert_eq!(told, expected, "{kind:?}");
             one.unregister(B, 20, false).unwrap();
-            assert!(one.is_empty(), "{kind:?}");
+            assert!(one.registrants.is_empty() && one.kind().is_none(), "{kind:?}");
         }
     }
 
@@ -378,7 +387,7 @@ mod test {
             assert_eq!(one.clear(C, 10), Err(CONFLICT));
             let told = one.clear(B, 20).unwrap().told;
             assert_eq!(told, [(A, notification::RESERVATION_PREEMPTED)], "{kind:?}");
-            assert!(one.is_empty());
+            assert!(one.registrants.is_empty() && one.kind().is_none());
         }
     }
 

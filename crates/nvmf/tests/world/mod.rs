@@ -94,6 +94,11 @@ pub struct World {
     /// Questions about media are kept instead of answered.
     pub keep_questions: bool,
     pub questions: Vec<diecut_nvmf::Question>,
+    /// What was kept of reservations.
+    pub records: BTreeMap<NamespaceId, Option<diecut_nvmf::ReservationRecord>>,
+    /// Reservations are not kept yet.
+    pub hold_records: bool,
+    pub records_held: Vec<diecut_nvmf::KeepReservation>,
 }
 
 pub fn subsystem() -> SubsystemConfig {
@@ -138,6 +143,9 @@ impl World {
             updated: Vec::new(),
             keep_questions: false,
             questions: Vec::new(),
+            records: BTreeMap::new(),
+            hold_records: false,
+            records_held: Vec::new(),
         };
         let mut actions = Vec::new();
         world.target.set_subsystem(subsystem(), world.now, &mut actions);
@@ -177,6 +185,11 @@ impl World {
                 Action::Resume(id) => self.links.get_mut(&id).unwrap().paused = false,
                 Action::HandOver(id, shard, moved) => self.moved.push((id, shard, moved)),
                 Action::Notice(notice) => self.notices.push(*notice),
+                Action::Keep(keep) if self.hold_records => self.records_held.push(*keep),
+                Action::Keep(keep) => {
+                    self.handle(Event::Kept(keep.kept()));
+                    self.records.insert(keep.namespace, keep.record);
+                }
                 Action::Ask(question) if self.keep_questions => self.questions.push(*question),
                 Action::Ask(question) => {
                     self.updated.extend(&question.updates);

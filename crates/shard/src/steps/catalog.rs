@@ -37,6 +37,9 @@ pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time)
             merged(&here.registry.state, &job.base, &job.next)
         };
         let changes = here.registry.state.changes_to(&state);
+        if changes.is_empty() {
+            return Progress::Done;
+        }
         let mut reach = Reach {
             own: &mut here.plane.flash.media,
             owners: &here.placement.ledger.owners,

@@ -5,6 +5,7 @@ use crate::job::Progress;
 use crate::owners::Owners;
 use crate::panics::PanicRecord;
 use crate::registry::qualified;
+use crate::reservations;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf::{Home, NamespaceConfig, PanicsTold, SubsystemConfig};
@@ -27,6 +28,7 @@ pub(crate) fn remove<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> P
 pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
     if let Some(config) = subsystem_config(here, nqn) {
         here.plane.nvme.target.set_subsystem(config, now, &mut here.plane.nvme.actions);
+        reservations::restore(here, nqn);
         health::tell(here, nqn);
         tell_panics(here, nqn);
     }

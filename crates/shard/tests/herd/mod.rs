@@ -396,11 +396,12 @@ enum Asked {
 }
 
 /// Status and content of an answer.
-type Answered = (NvmeStatus, Vec<u8>);
+pub type Answered = (NvmeStatus, Vec<u8>);
 
 /// A host of one tenant: the only one that writes its volume.
 pub struct Host {
     name: String,
+    id: [u8; 16],
     admin: Option<(u64, Admin)>,
     io: Option<(u64, QueuePair)>,
     asked: BTreeMap<u64, Asked>,
@@ -417,10 +418,16 @@ pub struct Host {
 
 impl Host {
     pub fn new(name: &str, number: u64) -> Host {
+        Host::with_id(name, number, [name.as_bytes()[0]; 16])
+    }
+
+    /// One of this host identifier: tenants may have several hosts.
+    pub fn with_id(name: &str, number: u64, id: [u8; 16]) -> Host {
         let (admin, io) = (None, None);
         let (asked, promised) = (BTreeMap::new(), BTreeMap::new());
         Host {
             name: name.to_owned(),
+            id,
             admin,
             io,
             asked,
@@ -436,7 +443,7 @@ impl Host {
     fn parameters(&self) -> QueueParameters {
         let host = QualifiedName::new(&format!("nqn.2014-08.org.nvmexpress:uuid:{}", self.name)).unwrap();
         let subsystem = QualifiedName::new(&format!("nqn.2026-11.org.diecut:{}", self.name)).unwrap();
-        QueueParameters::admin(host, [self.name.as_bytes()[0]; 16], subsystem)
+        QueueParameters::admin(host, self.id, subsystem)
     }
 
     /// Its I/O queue's connection.
@@ -519,18 +526,35 @@ impl Host {
         data: Option<Buffer>,
         to_host_bytes: u32,
     ) -> (NvmeStatus, Vec<u8>) {
-        self.next += 1;
-        let token = Token(self.next);
-        self.apart = Some((token, None));
-        self.io.as_mut().expect("connected").1.submit_entry(token, entry, data, to_host_bytes);
+        let token = self.begin_io(entry, data, to_host_bytes);
         for _ in 0..100_000 {
-            if let Some((_, Some(answer))) = self.apart.take_if(|(_, answer)| answer.is_some()) {
+            if let Some(answer) = self.take_answer(token) {
                 return answer;
             }
             self.work(herd, false);
             herd.step();
         }
         panic!("{entry:?} is never answered");
+    }
+
+    /// Sends a command over its I/O queue; one at a time.
+    pub fn begin_io(&mut self, entry: SubmissionEntry, data: Option<Buffer>, to_host_bytes: u32) -> Token {
+        self.next += 1;
+        let token = Token(self.next);
+        self.apart = Some((token, None));
+        self.io.as_mut().expect("connected").1.submit_entry(token, entry, data, to_host_bytes);
+        token
+    }
+
+    /// The answer to [`Host::begin_io`], if it came.
+    pub fn take_answer(&mut self, token: Token) -> Option<Answered> {
+        let (_, answer) = self.apart.take_if(|(of, answer)| *of == token && answer.is_some())?;
+        answer
+    }
+
+    /// Whether its queues are connected.
+    pub fn is_ready(&self) -> bool {
+        self.io.as_ref().is_some_and(|(_, io)| io.is_ready())
     }
 
     /// Goes on as far as it can: connects, asks, checks.

@@ -1,0 +1,20 @@
+//! What outlived a power loss is told to a target that begins.
+
+use crate::reservation::{Reservation, ReservationRecord};
+use crate::target::Target;
+use diecut_nvme::QualifiedName;
+use diecut_units::mark;
+
+/// Restores the reservation of a namespace. Nothing happens if there is no such namespace, or if something is known of its reservation: that
+/// is newer.
+///
+/// # Panics
+/// If who holds it is not registered.
+pub fn restore_reservation(target: &mut Target, nqn: &QualifiedName, nsid: u32, record: &ReservationRecord) {
+    let subsystems = &mut target.shared.subsystems;
+    let Some(index) = subsystems.find(nqn) else { return };
+    let subsystem = subsystems.get_mut(index);
+    let Some(shown) = subsystem.config.namespaces.get(&nsid) else { return };
+    subsystem.reservations.restore(nsid, shown.namespace, Reservation::of_record(record));
+    mark!("nvmf: reservation restored");
+}

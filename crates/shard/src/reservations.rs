@@ -1,0 +1,98 @@
+//! Reservations that persist through power loss: targets ask for a change to be durable, and the first shard writes it into the catalog.
+//!
+//! What targets ask goes to the first shard, in order. A job of its own writes it, which claims no object of administrators. What is asked while
+//! one is written goes together.
+
+use crate::catalog::has_room_for_hosts;
+use crate::owners::Owners;
+use crate::peer::{Message, ShardMessage};
+use crate::registry::qualified;
+use crate::seat::ShardIndex;
+use diecut_catalog::{RegistrantRecord, ReservationRecord, State};
+use diecut_media::Divide;
+use diecut_nvme::reservation::ReservationKind;
+use diecut_nvmf::{self as target, KeptReservation};
+use diecut_units::{Time, mark};
+
+fn record_of(record: &target::ReservationRecord) -> ReservationRecord {
+    let registrants = record.registrants.iter().map(|(host, key)| RegistrantRecord(*host, *key));
+    ReservationRecord {
+        generation: record.generation,
+        registrants: registrants.collect(),
+        kind: record.held.map(|(kind, _)| kind as u8),
+        holder: record.held.map(|(_, holder)| holder),
+    }
+}
+
+fn of_record(record: &ReservationRecord) -> target::ReservationRecord {
+    let kind = record.kind.and_then(ReservationKind::decode);
+    target::ReservationRecord {
+        generation: record.generation,
+        registrants: record.registrants.iter().map(|one| (one.0, one.1)).collect(),
+        held: kind.zip(record.holder),
+    }
+}
+
+/// The state with all that is asked, for the job that writes it. What the catalog has no room for is refused. Nothing, if nothing is to be
+/// written.
+pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<State> {
+    if !here.placement.reservations.has_work() {
+        return None;
+    }
+    let base = &here.registry.state;
+    let mut next = base.clone();
+    let mut refused = Vec::new();
+    for (from, keep) in std::mem::take(&mut here.placement.reservations.waiting) {
+        let before = match &keep.record {
+            Some(record) => next.reservations.insert(keep.namespace.0, record_of(record)),
+            None => next.reservations.remove(&keep.namespace.0),
+        };
+        if has_room_for_hosts(&here.registry.catalog, base, &next) {
+            here.placement.reservations.written.push((from, keep.kept()));
+            continue;
+        }
+        match before {
+            Some(record) => drop(next.reservations.insert(keep.namespace.0, record)),
+            None => drop(next.reservations.remove(&keep.namespace.0)),
+        }
+        refused.push((from, KeptReservation { is_kept: false, ..keep.kept() }));
+    }
+    answer(here, refused, now);
+    if here.registry.state == next {
+        let kept = std::mem::take(&mut here.placement.reservations.written);
+        answer(here, kept, now);
+        return None;
+    }
+    Some(next)
+}
+
+/// The job that wrote what was asked is over.
+pub(crate) fn written<M: Divide>(here: &mut Owners<M>, is_kept: bool, now: Time) {
+    mark!("shard: reservations written into the catalog");
+    let written = std::mem::take(&mut here.placement.reservations.written);
+    let answers = written.into_iter().map(|(from, kept)| (from, KeptReservation { is_kept, ..kept }));
+    answer(here, answers.collect(), now);
+}
+
+fn answer<M: Divide>(here: &mut Owners<M>, answers: Vec<(ShardIndex, KeptReservation)>, now: Time) {
+    for (to, kept) in answers {
+        if to == here.placement.index {
+            here.plane.nvme.handle(target::Event::Kept(kept), now);
+        } else {
+            here.placement.outgoing.push((to, ShardMessage(Message::Kept(kept))));
+        }
+    }
+}
+
+/// Tells the target what outlived a power loss, or a fence, of the reservations of a subsystem.
+pub(crate) fn restore<M: Divide>(here: &mut Owners<M>, nqn: &str) {
+    let state = &here.registry.state;
+    let Some(record) = state.subsystems.get(nqn).filter(|_| !state.reservations.is_empty()) else { return };
+    for shown in &record.namespaces {
+        let namespace = state.volumes[&shown.volume].namespace;
+        if let Some(kept) = state.reservations.get(&namespace) {
+            let target = &mut here.plane.nvme.target;
+            target::restore_reservation(target, &qualified(nqn), shown.nsid, &of_record(kept));
+        }
+    }
+}
