@@ -204,7 +204,7 @@ fn is_known(quoted: &str, code: &Code) -> bool {
 
 /// Tables of the set-up file, as keys are named with them.
 const TABLES: &[&str] =
-    &["server", "device", "pool", "levels", "wear", "tenant", "vssd", "volume", "subsystem"];
+    &["server", "device", "pool", "levels", "wear", "tenant", "vssd", "volume", "subsystem", "qos_set"];
 
 /// Whether the first part of a path is a module or a crate, which a file need not name itself.
 fn is_room(word: &str) -> bool {

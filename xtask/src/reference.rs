@@ -12,16 +12,19 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 20] = [
     "crates/api/src/setup.rs",
     "crates/api/src/object.rs",
     "crates/api/src/panics.rs",
     "crates/api/src/problem.rs",
     "crates/api/src/status.rs",
+    "crates/spec/src/amount.rs",
     "crates/spec/src/identity.rs",
     "crates/spec/src/latency/cause.rs",
     "crates/spec/src/latency/command.rs",
     "crates/spec/src/latency/mod.rs",
+    "crates/spec/src/qos.rs",
+    "crates/spec/src/qos_status.rs",
     "crates/spec/src/subsystem.rs",
     "crates/spec/src/tenant.rs",
     "crates/spec/src/volume.rs",

@@ -4,7 +4,7 @@
 use crate::setup::Setup;
 use crate::socket::is_default_socket;
 use crate::status::Status;
-use diecut_spec::{SubsystemSpec, TenantSpec, WearSettings, WearStatus};
+use diecut_spec::{QosSetSpec, SubsystemSpec, TenantSpec, WearSettings, WearStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// an administrator may have made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Kind of the object: `tenant`, `vssd`, `volume`, `subsystem`, `wear`, `device`.
+    /// Kind of the object: `tenant`, `vssd`, `volume`, `subsystem`, `qos`, `wear`, `device`.
     pub kind: String,
     /// Its name; empty for even wear.
     pub name: String,
@@ -147,7 +147,42 @@ fn gather(setup: &Setup, status: &Status, file: &str) -> Vec<Difference> {
             None => object.missing(file),
         }
     }
+    for declared in &setup.qos_sets {
+        let exists = status.qos_sets.iter().map(|one| &one.set).find(|set| set.name == declared.name);
+        of_qos_set(declared, exists, file, &mut found);
+    }
     found
+}
+
+fn of_qos_set(declared: &QosSetSpec, exists: Option<&QosSetSpec>, file: &str, found: &mut Vec<Difference>) {
+    let name = &declared.name;
+    let mut object = Object { kind: "qos", name, found };
+    let Some(exists) = exists else { return object.missing(file) };
+    for ((field, declared), (_, exists)) in declared.fields().into_iter().zip(exists.fields()) {
+        if declared != exists {
+            let remedy = match qos_option(field, &declared) {
+                Some(option) => format!("to set it: `diecut qos set {name} {option}`"),
+                None => format!("delete it (`diecut qos delete {name}`) and apply the file"),
+            };
+            object.push(field, &declared, Some(&exists), remedy);
+        }
+    }
+}
+
+/// The option that gives a field of a QoS set this value; what a set has where nothing is said has none, nor has no member at all.
+fn qos_option(field: &str, declared: &str) -> Option<String> {
+    let members = |option: &str| {
+        let named: Vec<String> = declared.split(',').map(|name| format!("--{option} {name}")).collect();
+        (!declared.is_empty()).then(|| named.join(" "))
+    };
+    match field {
+        "volumes" => members("volume"),
+        "vssds" => members("vssd"),
+        _ if declared.starts_with(|letter: char| letter.is_ascii_digit()) => {
+            Some(format!("--{} '{declared}'", field.replace('_', "-")))
+        }
+        _ => None,
+    }
 }
 
 fn of_tenant(declared: &TenantSpec, exists: Option<&TenantSpec>, file: &str, found: &mut Vec<Difference>) {
@@ -259,7 +294,36 @@ mod test {
     use super::*;
     use crate::lacking::{Lacking, lacking};
     use crate::status::{DeviceStatus, SubsystemStatus, VolumeStatus, VssdStatus};
-    use diecut_spec::Size;
+    use diecut_spec::{Amount, Size};
+
+    /// Goal: a remedy of a QoS set is a command that can be given. Method: each field as a file may have it.
+    #[test]
+    fn what_differs_of_a_qos_set_has_a_command() {
+        let exists =
+            QosSetSpec { volumes: vec!["x".to_owned()], ..QosSetSpec::new("s", Amount::Commands(100)) };
+        let declared = QosSetSpec {
+            second_rate: Some(Amount::Commands(7)),
+            volumes: vec!["x".to_owned(), "y".to_owned()],
+            ..QosSetSpec::new("s", Amount::Commands(200))
+        };
+        let mut found = Vec::new();
+        of_qos_set(&declared, Some(&exists), "f", &mut found);
+        let remedies: Vec<&str> = found.iter().map(|one| one.remedy.as_str()).collect();
+        assert_eq!(
+            remedies,
+            [
+                "to set it: `diecut qos set s --rate '200 commands'`",
+                "to set it: `diecut qos set s --second-rate '7 commands'`",
+                "to set it: `diecut qos set s --volume x --volume y`"
+            ]
+        );
+        found.clear();
+        of_qos_set(&exists, Some(&declared), "f", &mut found);
+        assert!(found[1].remedy.contains("delete it (`diecut qos delete s`)"), "{}", found[1]);
+        found.clear();
+        of_qos_set(&exists, None, "f", &mut found);
+        assert!(found[0].to_string().contains("qos \"s\" does not exist"), "{}", found[0]);
+    }
 
     const FILE: &str = r#"
         [wear]

@@ -3,7 +3,7 @@
 use crate::difference::of_wear;
 use crate::setup::Setup;
 use crate::status::Status;
-use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
+use diecut_spec::{NamespaceSpec, QosSetSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use std::fmt;
 
 /// Something that a set-up declares and a server lacks, which one request brings.
@@ -33,6 +33,8 @@ pub enum Lacking<'a> {
         /// What it is to show.
         namespace: &'a NamespaceSpec,
     },
+    /// A QoS set.
+    QosSet(&'a QosSetSpec),
 }
 
 impl fmt::Display for Lacking<'_> {
@@ -43,6 +45,7 @@ impl fmt::Display for Lacking<'_> {
             Lacking::Vssd(vssd) => write!(f, "vSSD \"{}\"", vssd.name),
             Lacking::Volume(volume) => write!(f, "volume \"{}\"", volume.name),
             Lacking::Subsystem(subsystem) => write!(f, "subsystem {}", subsystem.nqn),
+            Lacking::QosSet(set) => write!(f, "QoS set \"{}\"", set.name),
             Lacking::Host { subsystem, host } => write!(f, "host {host} of subsystem {subsystem}"),
             Lacking::Namespace { subsystem, namespace: NamespaceSpec { nsid, volume } } => {
                 write!(f, "namespace {nsid} of subsystem {subsystem}, volume \"{volume}\"")
@@ -81,5 +84,7 @@ pub fn lacking<'a>(setup: &'a Setup, status: &Status) -> Vec<Lacking<'a>> {
         let namespaces = declared.namespaces.iter().filter(|namespace| !shown(namespace.nsid));
         found.extend(namespaces.map(|namespace| Lacking::Namespace { subsystem, namespace }));
     }
+    let has = |name: &str| status.qos_sets.iter().any(|one| one.set.name == name);
+    found.extend(setup.qos_sets.iter().filter(|one| !has(&one.name)).map(Lacking::QosSet));
     found
 }

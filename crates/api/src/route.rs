@@ -21,6 +21,9 @@
 //! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | shuts it out | - | 204 |
 //! | `POST /v1/subsystems/{nqn}/namespaces` | shows a volume | [`diecut_spec::NamespaceSpec`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | hides it | - | 204 |
+//! | `POST /v1/qos` | makes a QoS set | [`diecut_spec::QosSetSpec`] | 204 |
+//! | `POST /v1/qos/{name}` | changes it | [`diecut_spec::QosSetChange`] | 204 |
+//! | `DELETE /v1/qos/{name}` | deletes it | - | 204 |
 //! | `POST /v1/wear` | changes settings of even wear | [`diecut_spec::WearSettings`] | 204 |
 //! | `POST /v1/shutdown` | stops the server in order | - | 204 |
 //!
@@ -47,6 +50,8 @@ pub const VSSDS: &str = "/v1/vssds";
 pub const VOLUMES: &str = "/v1/volumes";
 /// Subsystems.
 pub const SUBSYSTEMS: &str = "/v1/subsystems";
+/// QoS sets.
+pub const QOS: &str = "/v1/qos";
 /// Settings of even wear.
 pub const WEAR: &str = "/v1/wear";
 /// Orderly stop of the server.

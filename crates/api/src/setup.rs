@@ -2,7 +2,7 @@
 //! it again changes nothing.
 
 pub use crate::setup_error::SetupError;
-use diecut_spec::{Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
+use diecut_spec::{Amount, QosSetSpec, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,9 @@ pub struct Setup {
     /// Subsystems that shall exist.
     #[serde(default, rename = "subsystem")]
     pub subsystems: Vec<SubsystemSpec>,
+    /// QoS sets that shall exist.
+    #[serde(default, rename = "qos_set")]
+    pub qos_sets: Vec<QosSetSpec>,
 }
 
 /// The server process.
@@ -189,6 +192,14 @@ pub struct Pool {
     pub soft_planes_per_die: Option<u16>,
     /// Where dies of die-isolated vSSDs are taken from.
     pub die_placement: DiePlacement,
+    /// What the device can do each second, for the shaper of the device: bytes that hosts read and write, as in `2 GiB` (1 MiB or more), or
+    /// commands, as in `100000 commands`. QoS sets have their rates of it, and what is in no set gets what they leave. No such shaper
+    /// if absent. With several shards each has the same part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_rate: Option<Amount>,
+    /// What the bucket of that shaper holds; what comes in 5 ms if absent, and 1 MiB or 64 commands at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_bucket: Option<Amount>,
     /// What a throughput level means, for level 0, 1, and so on.
     pub levels: Levels,
 }
@@ -262,6 +273,40 @@ impl Setup {
             declared("subsystem", &subsystem.nqn, "tenant", &subsystem.tenant, &tenants)?;
             for namespace in &subsystem.namespaces {
                 declared("subsystem", &subsystem.nqn, "volume", &namespace.volume, &volumes)?;
+            }
+        }
+        names("qos_set", self.qos_sets.iter().map(|set| &set.name))?;
+        for set in &self.qos_sets {
+            set.check_slips().map_err(SetupError::Value)?;
+            for volume in &set.volumes {
+                declared("qos_set", &set.name, "volume", volume, &volumes)?;
+            }
+            for vssd in &set.vssds {
+                declared("qos_set", &set.name, "vssd", vssd, &vssds)?;
+            }
+        }
+        self.check_qos_members().map_err(SetupError::Value)?;
+        Ok(())
+    }
+}
+
+impl Setup {
+    /// Whether nothing is in two QoS sets.
+    fn check_qos_members(&self) -> Result<(), String> {
+        let mut seen = std::collections::BTreeMap::new();
+        for set in &self.qos_sets {
+            let on_vssd = |volume: &&VolumeSpec| set.vssds.contains(&volume.vssd);
+            let own =
+                set.volumes.iter().chain(self.volumes.iter().filter(on_vssd).map(|volume| &volume.name));
+            let volumes = own.map(|name| ("volume", name)).chain(set.vssds.iter().map(|name| ("vSSD", name)));
+            for (kind, name) in volumes {
+                if let Some(other) = seen.insert((kind, name), &set.name) {
+                    return Err(format!(
+                        "QoS set \"{}\": {kind} \"{name}\" is in QoS set \"{other}\" already, by itself or with its vSSD; it can be in one \
+                         only, and once",
+                        set.name
+                    ));
+                }
             }
         }
         Ok(())
@@ -384,7 +429,7 @@ mod test {
     fn every_key_is_documented() {
         let mut known = Vec::new();
         for section in keys("") {
-            let is_list = matches!(&*section, "tenant" | "vssd" | "volume" | "subsystem");
+            let is_list = matches!(&*section, "tenant" | "vssd" | "volume" | "subsystem" | "qos_set");
             let table = if is_list { format!("[[{section}]]") } else { format!("[{section}]") };
             for key in keys(&table) {
                 match &*key {
@@ -414,6 +459,28 @@ mod test {
         known.sort();
         documented.sort();
         assert_eq!(documented, known);
+    }
+
+    /// QoS sets are read, and a member is declared, and in one set.
+    #[test]
+    fn qos_sets_are_read_and_checked() {
+        let with = |sets: &str| Setup::from_toml(&format!("{EXAMPLE}\n{sets}"));
+        let one = "[[qos_set]]\nname = \"a\"\nrate = \"5000 commands\"\n";
+        let setup = with(&format!("{one}vssds = [\"alpha-flash\"]")).unwrap();
+        assert_eq!(setup.qos_sets[0].rate, Amount::Commands(5000));
+        for (sets, words) in [
+            (format!("{one}volumes = [\"beta\"]"), ["qos_set", "beta"]),
+            (
+                format!("{one}vssds = [\"alpha-flash\"]\nvolumes = [\"alpha-disk\"]"),
+                ["\"alpha-disk\"", "already"],
+            ),
+            (format!("{one}\n{one}"), ["qos_set", "a"]),
+            (format!("{one}bucket = \"1 MiB\""), ["bucket counts bytes", "same unit"]),
+            (one.replace("5000 commands", "fast"), ["fast", "5000 commands"]),
+        ] {
+            let error = with(&sets).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What exists, with figures since the server started unless said otherwise.
 
 use crate::setup::Durability;
-use diecut_spec::{Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearStatus};
+use diecut_spec::{QosSetStatus, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearStatus};
 use serde::{Deserialize, Serialize};
 
 /// Everything that exists.
@@ -34,6 +34,9 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// Subsystems.
     pub subsystems: Vec<SubsystemStatus>,
+    /// QoS sets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qos_sets: Vec<QosSetStatus>,
 }
 
 /// A device.

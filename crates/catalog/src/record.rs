@@ -34,10 +34,12 @@ pub(crate) enum Kind {
     Namespaces = 6,
     /// The reservation of a namespace, where it persists through power loss. Key: the namespace's number.
     Reservation = 7,
+    /// A QoS set. Key: its name.
+    QosSet = 8,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::Pool,
         Kind::Tenant,
         Kind::Vssd,
@@ -45,6 +47,7 @@ impl Kind {
         Kind::Subsystem,
         Kind::Namespaces,
         Kind::Reservation,
+        Kind::QosSet,
     ];
 
     fn name(self) -> &'static str {
@@ -56,6 +59,7 @@ impl Kind {
             Kind::Subsystem => "a subsystem",
             Kind::Namespaces => "namespaces",
             Kind::Reservation => "a reservation",
+            Kind::QosSet => "a QoS set",
         }
     }
 
@@ -65,7 +69,7 @@ impl Kind {
             Kind::Vssd | Kind::Volume => 4,
             Kind::Tenant => 3,
             Kind::Pool | Kind::Subsystem => 2,
-            Kind::Namespaces | Kind::Reservation => 1,
+            Kind::Namespaces | Kind::Reservation | Kind::QosSet => 1,
         }
     }
 }

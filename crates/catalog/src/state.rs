@@ -4,7 +4,7 @@ use crate::older;
 use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
 use crate::reservation::{self, ReservationRecord};
 use crate::vssd_record::VssdRecord;
-use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, WearSettings};
+use diecut_spec::{NamespaceSpec, QosSetSpec, SubsystemSpec, TenantSpec, VolumeSpec, WearSettings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,6 +100,8 @@ pub struct State {
     pub subsystems: BTreeMap<String, SubsystemSpec>,
     /// Reservations that persist through power loss, by the numbers of namespaces.
     pub reservations: BTreeMap<u32, ReservationRecord>,
+    /// QoS sets by name.
+    pub qos_sets: BTreeMap<String, QosSetSpec>,
 }
 
 /// A value of a record.
@@ -173,6 +175,7 @@ impl State {
         compare(&self.volumes, &next.volumes, &mut changes, one(Kind::Volume));
         compare(&self.subsystems, &next.subsystems, &mut changes, |nqn, one| records_of(nqn, one));
         compare(&self.reservations, &next.reservations, &mut changes, one(Kind::Reservation));
+        compare(&self.qos_sets, &next.qos_sets, &mut changes, one(Kind::QosSet));
         changes
     }
 
@@ -213,6 +216,7 @@ impl State {
             }
             Kind::Namespaces => self.apply_namespaces(record)?,
             Kind::Reservation => keep(&mut self.reservations, number_of(record)?, record)?,
+            Kind::QosSet => keep(&mut self.qos_sets, key, record)?,
         }
         Ok(())
     }
@@ -282,6 +286,20 @@ impl State {
                 }
             }
         }
+        self.check_qos_sets()
+    }
+
+    /// Whether members of QoS sets exist, and the numbers of sets can be.
+    fn check_qos_sets(&self) -> Result<(), String> {
+        for (name, set) in &self.qos_sets {
+            set.check_slips()?;
+            if let Some(volume) = set.volumes.iter().find(|volume| !self.volumes.contains_key(*volume)) {
+                return Err(format!("QoS set \"{name}\" has volume \"{volume}\", which does not exist"));
+            }
+            if let Some(vssd) = set.vssds.iter().find(|vssd| !self.vssds.contains_key(*vssd)) {
+                return Err(format!("QoS set \"{name}\" has vSSD \"{vssd}\", which does not exist"));
+            }
+        }
         Ok(())
     }
 
@@ -291,7 +309,8 @@ impl State {
         let vssds = self.vssds.iter().map(|(name, vssd)| (name, &vssd.spec.name));
         let volumes = self.volumes.iter().map(|(name, volume)| (name, &volume.spec.name));
         let subsystems = self.subsystems.iter().map(|(name, subsystem)| (name, &subsystem.nqn));
-        let mut all = tenants.chain(vssds).chain(volumes).chain(subsystems);
+        let sets = self.qos_sets.iter().map(|(name, set)| (name, &set.name));
+        let mut all = tenants.chain(vssds).chain(volumes).chain(subsystems).chain(sets);
         if let Some((name, other)) = all.find(|(name, other)| name != other) {
             return Err(format!("what is kept as \"{name}\" calls itself \"{other}\""));
         }
@@ -313,7 +332,7 @@ impl State {
 #[cfg(test)]
 mod test {
     use super::*;
-    use diecut_spec::{Nguid, Size};
+    use diecut_spec::{Amount, Nguid, Size};
 
     fn subsystem(namespaces: &[(u32, &str)]) -> SubsystemSpec {
         let namespace =
@@ -345,6 +364,10 @@ mod test {
             with("nqn", subsystem(&[(2, "a"), (33, "c")])),
             with("nqn", SubsystemSpec { allow_any_host: false, ..subsystem(&[(33, "c")]) }),
             with("other", subsystem(&[(1, "a")])),
+            State {
+                qos_sets: [("s".to_owned(), QosSetSpec::new("s", Amount::Commands(10)))].into(),
+                ..State::default()
+            },
         ];
         for base in &states {
             for next in &states {
@@ -397,6 +420,12 @@ mod test {
             let error = state.check().unwrap_err();
             assert!(error.contains(words), "{error}");
         }
+        state = State::default();
+        let set =
+            QosSetSpec { volumes: vec!["nowhere".to_owned()], ..QosSetSpec::new("s", Amount::Commands(10)) };
+        state.qos_sets.insert("s".to_owned(), set);
+        let error = state.check().unwrap_err();
+        assert!(error.contains("\"s\"") && error.contains("volume \"nowhere\""), "{error}");
         state = State::default();
         state.pool.wear.delta_permille = Some(0);
         assert!(state.check().unwrap_err().contains("delta_permille"));

@@ -61,6 +61,9 @@ enum Command {
     /// Hosts: who may connect to a subsystem.
     #[command(subcommand)]
     Host(command::host::Host),
+    /// QoS sets: rates of volumes and vSSDs that share token buckets.
+    #[command(subcommand)]
+    Qos(command::qos::Qos),
     /// Even wear: what was erased, exchanges of dies, and their settings.
     Wear(command::wear::Wear),
     /// Create what a set-up file declares and the server lacks, and name what differs; what exists is left as it is.
@@ -221,6 +224,7 @@ fn main() -> ExitCode {
             Command::Volume(volume) => volume.run(&client, arguments.json).await,
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
+            Command::Qos(qos) => qos.run(&client, arguments.json).await,
             Command::Wear(wear) => wear.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(told_socket, arguments.timeout, arguments.json).await,
             Command::Sim(_)

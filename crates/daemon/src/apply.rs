@@ -41,6 +41,7 @@ fn request(what: Lacking<'_>) -> ControlRequest {
         Lacking::Vssd(vssd) => ControlRequest::CreateVssd(vssd.clone()),
         Lacking::Volume(volume) => ControlRequest::CreateVolume(volume.clone()),
         Lacking::Subsystem(subsystem) => ControlRequest::CreateSubsystem(subsystem.clone()),
+        Lacking::QosSet(set) => ControlRequest::CreateQosSet(set.clone()),
         Lacking::Host { subsystem, host } => {
             ControlRequest::AllowHost { subsystem: subsystem.to_owned(), host: host.to_owned() }
         }

@@ -84,6 +84,7 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         vssds: status.vssds.into_iter().map(vssd).collect(),
         volumes: status.volumes.into_iter().map(volume).collect(),
         subsystems: status.subsystems.into_iter().map(subsystem).collect(),
+        qos_sets: status.qos_sets,
     }
 }
 

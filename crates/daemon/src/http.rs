@@ -17,7 +17,10 @@ use diecut_api::route;
 use diecut_api::setup::Durability;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::notice::Cause;
-use diecut_spec::{HostSpec, NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
+use diecut_spec::{
+    HostSpec, NamespaceSpec, QosSetChange, QosSetSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec,
+    WearSettings,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
@@ -85,6 +88,8 @@ fn routes(server: Server) -> Router {
         .route("/v1/subsystems/{nqn}/hosts/{host}", delete(deny_host))
         .route("/v1/subsystems/{nqn}/namespaces", post(attach_namespace))
         .route("/v1/subsystems/{nqn}/namespaces/{nsid}", delete(detach_namespace))
+        .route(route::QOS, post(create_qos_set))
+        .route("/v1/qos/{name}", post(change_qos_set).delete(delete_qos_set))
         .route(route::WEAR, post(set_wear))
         .route(route::SHUTDOWN, post(shutdown))
         .fallback(|| async {
@@ -366,6 +371,29 @@ async fn detach_namespace(
         ))
     })?;
     server.change(ControlRequest::DetachNamespace { subsystem, nsid }).await
+}
+
+async fn create_qos_set(
+    State(server): State<Server>,
+    Body(set): Body<QosSetSpec>,
+) -> Result<StatusCode, Refusal> {
+    sound(set.check_slips())?;
+    server.change(ControlRequest::CreateQosSet(set)).await
+}
+
+async fn change_qos_set(
+    State(server): State<Server>,
+    Path(set): Path<String>,
+    Body(change): Body<QosSetChange>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::ChangeQosSet { set, change }).await
+}
+
+async fn delete_qos_set(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::DeleteQosSet(name)).await
 }
 
 async fn set_wear(

@@ -3,7 +3,8 @@
 use crate::error::{ServeError, file_error};
 use diecut_api::setup::Setup;
 use diecut_devices::Profile;
-use diecut_shard::{PoolConfig, ShardConfig};
+use diecut_shard::{BucketSize, DeviceShaper, PoolConfig, ShardConfig, TokenUnit};
+use diecut_spec::Amount;
 use diecut_units::{Geometry, Span};
 use std::path::Path;
 
@@ -20,6 +21,7 @@ pub fn config(setup: &Setup, profile: &Profile, volatile_cache: bool) -> Result<
         slow_after: slow_after(setup.server.slow_after_us)?,
         ..ShardConfig::default()
     };
+    config.admission.device_shaper = device_shaper(&setup.pool, setup.server.shards)?;
     config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
     Ok(config)
 }
@@ -80,6 +82,51 @@ fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<
     Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, wear, ..defaults })
 }
 
+/// Bytes that a token of the device is worth.
+const DEVICE_TOKEN_BYTES: u32 = 4096;
+
+/// The part of the shaper of the device that each of so many shards has.
+fn device_shaper(wanted: &diecut_api::setup::Pool, shards: u16) -> Result<Option<DeviceShaper>, ServeError> {
+    let refuse = |text: String| Err(ServeError::Setup(text));
+    let Some(rate) = wanted.device_rate else {
+        if wanted.device_bucket.is_some() {
+            return refuse(
+                "pool.device_bucket is for a shaper of the device; set pool.device_rate, too".to_owned(),
+            );
+        }
+        return Ok(None);
+    };
+    let (rate_least, bucket_least, unit) = match rate {
+        Amount::Bytes(_) => (1 << 20, 1 << 20, TokenUnit::Bytes(DEVICE_TOKEN_BYTES)),
+        Amount::Commands(_) => (10, 64, TokenUnit::Command),
+    };
+    let shards = u64::from(shards.max(1));
+    let most = 1 << 50;
+    if !(rate_least * shards..=most).contains(&rate.units()) {
+        return refuse(format!(
+            "pool.device_rate = {rate}: use {} to {}",
+            rate.of_same_unit(rate_least * shards),
+            rate.of_same_unit(most)
+        ));
+    }
+    let bucket =
+        wanted.device_bucket.unwrap_or(rate.of_same_unit((rate.units() / 200).max(bucket_least * shards)));
+    if !bucket.is_like(rate) {
+        return refuse(format!(
+            "pool.device_bucket counts {} and pool.device_rate counts {}; write both in the same unit",
+            bucket.unit(),
+            rate.unit()
+        ));
+    }
+    if !(shards * u64::from(DEVICE_TOKEN_BYTES).min(rate_least)..=most).contains(&bucket.units()) {
+        return refuse(format!(
+            "pool.device_bucket = {bucket}: it holds no token of each shard, or is too large"
+        ));
+    }
+    let bucket = BucketSize { rate_per_second: rate.units() / shards, size: bucket.units() / shards };
+    Ok(Some(DeviceShaper { unit, bucket }))
+}
+
 /// Most shards of one server: more than cores of any machine it was tried on.
 const SHARDS_MAX: u16 = 256;
 
@@ -123,6 +170,28 @@ mod test {
         );
         for us in [0, 9, u64::MAX] {
             assert!(slow_after(us).unwrap_err().to_string().contains("server.slow_after_us"));
+        }
+    }
+
+    #[test]
+    fn the_device_has_a_shaper_as_the_file_says() {
+        let read = |text: &str, shards| device_shaper(&Setup::from_toml(text).unwrap().pool, shards);
+        assert_eq!(read("", 1).unwrap(), None);
+        let whole = read("[pool]\ndevice_rate = \"1000 MiB\"", 1).unwrap().unwrap();
+        assert_eq!(whole.unit, TokenUnit::Bytes(4096));
+        assert_eq!(whole.bucket, BucketSize { rate_per_second: 1000 << 20, size: 5 << 20 });
+        let half = read("[pool]\ndevice_rate = \"5000 commands\"\ndevice_bucket = \"100 commands\"", 2);
+        let half = half.unwrap().unwrap();
+        assert_eq!(half.unit, TokenUnit::Command);
+        assert_eq!(half.bucket, BucketSize { rate_per_second: 2500, size: 50 });
+        for (text, names) in [
+            ("[pool]\ndevice_rate = 5", "pool.device_rate = 5 bytes: use 1 MiB"),
+            ("[pool]\ndevice_bucket = \"1 MiB\"", "set pool.device_rate, too"),
+            ("[pool]\ndevice_rate = \"1 GiB\"\ndevice_bucket = \"9 commands\"", "same unit"),
+            ("[pool]\ndevice_rate = \"1 GiB\"\ndevice_bucket = 0", "holds no token"),
+        ] {
+            let error = read(text, 1).unwrap_err().to_string();
+            assert!(error.contains(names), "{error}");
         }
     }
 

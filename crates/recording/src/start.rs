@@ -3,7 +3,8 @@
 use diecut_devices::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
 use diecut_media::DieTimes;
 use diecut_shard::{
-    AdmissionConfig, AnchorPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
+    AdmissionConfig, AnchorPace, BucketSize, DeviceShaper, DiePlacement, PoolConfig, ShardConfig, SwapRule,
+    TokenUnit, WearConfig,
 };
 use diecut_units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,9 @@ struct AdmissionStart {
     round_cost: u32,
     lone_round_cost: u32,
     company_ns: u64,
+    /// The shaper of the device: bytes of a token, or 0 where it counts commands; its rate, and its bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device_shaper: Option<[u64; 3]>,
 }
 
 impl AdmissionStart {
@@ -118,6 +122,7 @@ impl AdmissionStart {
             round_cost,
             uncontended_round_cost,
             contention_window,
+            device_shaper,
         } = config;
         AdmissionStart {
             source_quantum,
@@ -125,6 +130,13 @@ impl AdmissionStart {
             round_cost,
             lone_round_cost: uncontended_round_cost,
             company_ns: contention_window.0,
+            device_shaper: device_shaper.map(|device| {
+                let token_bytes = match device.unit {
+                    TokenUnit::Command => 0,
+                    TokenUnit::Bytes(bytes) => u64::from(bytes),
+                };
+                [token_bytes, device.bucket.rate_per_second, device.bucket.size]
+            }),
         }
     }
 
@@ -135,6 +147,13 @@ impl AdmissionStart {
             round_cost: self.round_cost,
             uncontended_round_cost: self.lone_round_cost,
             contention_window: Span(self.company_ns),
+            device_shaper: self.device_shaper.map(|[token_bytes, rate_per_second, size]| DeviceShaper {
+                unit: match u32::try_from(token_bytes).unwrap_or(u32::MAX) {
+                    0 => TokenUnit::Command,
+                    bytes => TokenUnit::Bytes(bytes),
+                },
+                bucket: BucketSize { rate_per_second, size },
+            }),
         }
     }
 }
@@ -389,6 +408,8 @@ mod test {
         config.admission.round_cost = 99;
         config.admission.uncontended_round_cost = 101;
         config.admission.contention_window = Span::from_micros(7);
+        let bucket = BucketSize { rate_per_second: 21, size: 22 };
+        config.admission.device_shaper = Some(DeviceShaper { unit: TokenUnit::Bytes(23), bucket });
         let options = Options { seed: 5, pacing: Pacing::Unpaced, ..Options::default() };
         let start = Start::new(&profile, &options, &config, Time(77)).unwrap();
         let text = serde_json::to_string(&start).unwrap();

@@ -19,13 +19,18 @@
 
 mod accounts;
 mod config;
+mod qos;
+mod shaping;
 mod turns;
 mod work;
 
 pub use config::AdmissionConfig;
+pub use qos::{BucketSize, DeviceShaper, TokenUnit};
+pub(crate) use qos::{SecondRate, SetDefinition, SetState};
 pub(crate) use work::{Begun, COMMAND_COST, Work, cost_of, cost_of_chunks, cost_of_zones};
 
-use crate::admission::accounts::{Leaf, NOBODY, Queue, Tenant, Turned, Volume, Vssd};
+use crate::admission::accounts::{Gate, Leaf, NOBODY, Queue, Tenant, Turned, Volume, Vssd};
+use crate::admission::qos::{OTHERS, Shaper};
 use crate::admission::turns::{Turns, Used, Weight};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
 use diecut_spec::TenantSpec;
@@ -66,6 +71,10 @@ pub(crate) struct Admission {
     served: Option<u32>,
     /// Until when the core counts as contended, though nobody else has anything to do.
     contended_until: Time,
+    /// QoS sets, and who waits for their tokens.
+    shaper: Shaper,
+    /// When it was last served.
+    latest: Time,
 }
 
 impl Admission {
@@ -84,6 +93,8 @@ impl Admission {
             turns: Turns::default(),
             served: None,
             contended_until: Time::ZERO,
+            shaper: Shaper::new(config.device_shaper),
+            latest: Time::ZERO,
         };
         let nobody = (
             admission.tenants.insert(Tenant::default()),
@@ -105,6 +116,7 @@ impl Admission {
         if before != NOBODY {
             assert!(self.volumes[before].is_closed, "I-S1: a namespace is opened once: {namespace:?}");
             self.volumes[before].is_closed = false;
+            self.join(before, None);
             return;
         }
         let vssd = match self.numbers.get(&vssd.0) {
@@ -113,7 +125,9 @@ impl Admission {
         };
         self.vssds[vssd].volumes += 1;
         let leaf = Leaf::Namespace(namespace);
-        self.namespaces[index] = self.volumes.insert(Volume { leaf, vssd, ..Volume::default() });
+        let volume = self.volumes.insert(Volume { leaf, vssd, ..Volume::default() });
+        self.namespaces[index] = volume;
+        self.join(volume, None);
     }
 
     /// From now on entries of the application at a vSSD take turns of its tenant, unless the vSSD is `held`.
@@ -126,6 +140,7 @@ impl Admission {
         };
         let blocks = self.volumes.insert(Volume { leaf: Leaf::Blocks(id), vssd, ..Volume::default() });
         (self.vssds[vssd].volumes, self.vssds[vssd].blocks) = (1, blocks);
+        self.join(blocks, None);
     }
 
     /// The erase blocks of a vSSD are given back, or move away: nothing of its application begins any more.
@@ -133,6 +148,7 @@ impl Admission {
         self.offer(vssd, 0);
         if let Some(volume) = self.blocks_of(vssd) {
             self.volumes[volume].is_closed = true;
+            self.set_free(volume);
             self.forget_closed(volume);
         }
     }
@@ -146,6 +162,7 @@ impl Admission {
     pub fn offer(&mut self, vssd: VssdId, entries: u32) {
         if let Some(volume) = self.blocks_of(vssd) {
             self.volumes[volume].waiting = entries;
+            self.stop_waiting_for_nothing(volume);
             self.enter_round(volume);
             self.leave_round(volume);
         }
@@ -177,6 +194,7 @@ impl Admission {
         let volume = self.volume_of(namespace);
         if volume != NOBODY {
             self.volumes[volume].is_closed = true;
+            self.set_free(volume);
             self.forget_closed(volume);
         }
     }
@@ -193,6 +211,11 @@ impl Admission {
         }
         assert!(own.turns.is_empty() && !own.place.is_in(), "I-S2: who has nothing to do has no turn");
         assert!(own.rests == 0, "I-S3: no rest of a command is forgotten");
+        assert!(!own.shaping.is_waiting, "I-S36: nobody waits for tokens who is forgotten");
+        assert!(
+            own.shaping.set == OTHERS && own.shaping.ticket.is_none(),
+            "I-S36: who goes has left its set"
+        );
         let (vssd, leaf) = (own.vssd, own.leaf);
         match leaf {
             Leaf::Nobody => unreachable!("I-S1: nobody's places stay"),
@@ -368,6 +391,7 @@ impl Admission {
             if is_empty {
                 of_volume.turns.retain(|other| *other != queue);
             }
+            self.ask_anew(volume);
             self.leave_round(volume);
             self.forget_closed(volume);
         }
@@ -434,17 +458,19 @@ impl Admission {
     /// its command. Who has no rival among tenants, vSSDs and volumes is served in one go, as nobody comes into a round meanwhile: the
     /// rounds hear once what all of it has cost, and stand where they would if each command had been told.
     pub fn serve(&mut self, budget: &mut u32, now: Time, mut begin: impl FnMut(Work) -> Begun) {
+        self.latest = now;
         while *budget > 0
-            && let Some(number) = self.turns.first()
+            && let Some(number) = self.next_tenant(now)
         {
             let tenant = &mut self.tenants[number];
             let vssd_number = tenant.turns.first().expect("I-S2: a tenant in turn has a vSSD in turn");
             let vssd = &mut self.vssds[vssd_number];
-            let volume = vssd.turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
-            let volume = &mut self.volumes[volume];
+            let volume_number = vssd.turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
+            let volume = &mut self.volumes[volume_number];
             let has_rival = self.turns.has_rival() || tenant.turns.has_rival() || vssd.turns.has_rival();
             let (mut used, mut goes_on, mut holds) = (Used::default(), true, false);
-            let volume_stays = volume.serve(&mut self.queues, &self.config, |work| {
+            let gate = Gate { shaper: &mut self.shaper, volume: volume_number, now };
+            let volume_stays = volume.serve(&mut self.queues, &self.config, gate, |work| {
                 let begun = begin(work);
                 *budget = budget.saturating_sub(begun.cost);
                 let due = if mutant!("shard: turns cost nothing") { 0 } else { begun.cost };

@@ -22,8 +22,16 @@ enum Object {
     Vssd(String),
     Volume(String),
     Subsystem(String),
+    /// All QoS sets: a member is in one of them.
+    QosSets,
     /// A UUID or NGUID that an administrator chose.
     Identity([u8; 16]),
+}
+
+/// Members of a QoS set, which stay while it is made.
+fn members_of(volumes: &[String], vssds: &[String]) -> Vec<Object> {
+    let volumes = volumes.iter().cloned().map(Object::Volume);
+    volumes.chain(vssds.iter().cloned().map(Object::Vssd)).collect()
 }
 
 /// What a request claims.
@@ -106,6 +114,16 @@ impl Claims {
                 claims.alone.extend(volumes_of(subsystem));
             }
             ControlRequest::SetWear(_) => claims.alone.push(Object::Wear),
+            ControlRequest::CreateQosSet(spec) => {
+                claims.alone.push(Object::QosSets);
+                claims.shared.extend(members_of(&spec.volumes, &spec.vssds));
+            }
+            ControlRequest::ChangeQosSet { change, .. } => {
+                claims.alone.push(Object::QosSets);
+                let named = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
+                claims.shared.extend(members_of(&named(&change.volumes), &named(&change.vssds)));
+            }
+            ControlRequest::DeleteQosSet(_) => claims.alone.push(Object::QosSets),
             ControlRequest::MoveTenant { .. } | ControlRequest::Shutdown => return Claims::everything(),
             ControlRequest::Status | ControlRequest::Latency => {}
         }
@@ -133,6 +151,7 @@ pub(crate) fn merged(current: &State, base: &State, next: &State) -> State {
         volumes: merged_map(&current.volumes, &base.volumes, &next.volumes),
         subsystems: merged_map(&current.subsystems, &base.subsystems, &next.subsystems),
         reservations: merged_map(&current.reservations, &base.reservations, &next.reservations),
+        qos_sets: merged_map(&current.qos_sets, &base.qos_sets, &next.qos_sets),
     };
     // A host may have registered while its namespace was taken away: what no subsystem shows is nobody's.
     let volumes = merged.subsystems.values().flat_map(|subsystem| subsystem.volumes());

@@ -4,8 +4,8 @@
 use diecut_spec::latency::LatencyReport;
 use diecut_spec::older;
 pub use diecut_spec::{
-    ChannelWear, NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearExchange, WearInForce,
-    WearSettings, WearStatus,
+    ChannelWear, NamespaceSpec, QosSetChange, QosSetSpec, QosSetStatus, SubsystemSpec, TenantSpec,
+    VolumeSpec, VssdSpec, WearExchange, WearInForce, WearSettings, WearStatus,
 };
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
@@ -87,6 +87,17 @@ pub enum ControlRequest {
     UnfenceVssd(String),
     /// Changes settings of even wear. They hold for the whole device, whatever shards serve it.
     SetWear(#[serde(deserialize_with = "wear")] WearSettings),
+    /// Creates a QoS set.
+    CreateQosSet(QosSetSpec),
+    /// Changes a QoS set, which counts at once.
+    ChangeQosSet {
+        /// Name of the set.
+        set: String,
+        /// What is to be otherwise.
+        change: QosSetChange,
+    },
+    /// Deletes a QoS set; its members are in none.
+    DeleteQosSet(String),
     /// Brings a tenant, and all that shares channels with it, to another shard while it is served; its hosts notice a delay
     /// only. It stays there until the server stops: homes are chosen anew at each start.
     MoveTenant {
@@ -122,6 +133,8 @@ impl ControlRequest {
             | ControlRequest::CreateVolume(_)
             | ControlRequest::CreateSubsystem(_)
             | ControlRequest::SetWear(_)
+            | ControlRequest::CreateQosSet(_)
+            | ControlRequest::ChangeQosSet { .. }
             | ControlRequest::UnfenceVssd(_)
             | ControlRequest::Status
             | ControlRequest::Latency
@@ -130,6 +143,7 @@ impl ControlRequest {
             | ControlRequest::DeleteVssd(_)
             | ControlRequest::DeleteVolume(_)
             | ControlRequest::DeleteSubsystem(_)
+            | ControlRequest::DeleteQosSet(_)
             | ControlRequest::AllowHost { .. }
             | ControlRequest::DenyHost { .. }
             | ControlRequest::AttachNamespace { .. }
@@ -170,6 +184,9 @@ impl ControlRequest {
             ControlRequest::RepairVssd { vssd, .. } => format!("repair of vSSD \"{}\"", Shown(vssd)),
             ControlRequest::UnfenceVssd(vssd) => format!("end of the fence of vSSD \"{}\"", Shown(vssd)),
             ControlRequest::SetWear(_) => "change of even wear".to_owned(),
+            ControlRequest::CreateQosSet(spec) => format!("creation of QoS set \"{}\"", Shown(&spec.name)),
+            ControlRequest::ChangeQosSet { set, .. } => format!("change of QoS set \"{}\"", Shown(set)),
+            ControlRequest::DeleteQosSet(name) => format!("deletion of QoS set \"{}\"", Shown(name)),
             ControlRequest::MoveTenant { tenant, shard } => {
                 format!("move of tenant \"{}\" to shard {shard}", Shown(tenant))
             }
@@ -302,6 +319,8 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// Subsystems.
     pub subsystems: Vec<SubsystemStatus>,
+    /// QoS sets.
+    pub qos_sets: Vec<QosSetStatus>,
 }
 
 /// A device.

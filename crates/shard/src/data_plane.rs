@@ -370,7 +370,8 @@ impl<M: Media> DataPlane<M> {
             return Time::ZERO;
         }
         let waits = self.admission.has_work() || self.cpu.has_arrivals() || !self.cpu.answers.is_empty();
-        let admission = if waits { self.cpu.free_at() } else { Time::NEVER };
+        let admission = if waits { Time::ZERO } else { self.admission.tokens_at() };
+        let admission = admission.max(self.cpu.free_at());
         admission.min(self.flash.deadline()).min(self.nvme.target.deadline())
     }
 }

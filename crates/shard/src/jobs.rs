@@ -243,7 +243,8 @@ impl Jobs {
         let Waiting { token, request, since, deadline } = waiting;
         let mut base = here.registry.state.clone();
         base.pool.namespaces_given = base.pool.namespaces_given.max(self.namespaces_given);
-        let planned = plan(&base, &request, here.config.rate_limit_min_bytes_per_second);
+        let device = here.device_shaper();
+        let planned = plan(&base, &request, here.config.rate_limit_min_bytes_per_second, device);
         let has_room = |plan: &Plan| catalog::has_room(&here.registry.catalog, &base, &plan.next);
         match planned.and_then(|plan| has_room(&plan).map(|()| plan)) {
             Ok(Plan { next, steps }) => {

@@ -1,6 +1,7 @@
 //! What is known of slow commands, with the names of today.
 
 use crate::delays::{Delays, Record, cause_of};
+use crate::qos;
 use crate::registry::Registry;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvme::opcode::io as opcode;
@@ -116,6 +117,7 @@ impl Names<'_> {
             place: WhereItWas {
                 tenant,
                 vssd,
+                qos_set: qos::set_of_volume(&self.registry.state, &name).map(str::to_owned),
                 volume: name,
                 shard: self.shard,
                 die: record.operation.map(|operation| channel_of(operation.die)),

@@ -107,6 +107,7 @@ fn scope(step: &Step, job: &Job) -> Scope {
         Step::DeallocVssd { number } => Scope::Vssd(*number),
         Step::RepairVssd { name, .. } => Scope::Vssd(job.next.vssds[name].number),
         Step::ApplyTenant { .. }
+        | Step::ApplyQosSets
         | Step::ApplySubsystem { .. }
         | Step::RemoveSubsystem { .. }
         | Step::FlushStores

@@ -79,6 +79,7 @@ mod peer;
 mod placement;
 mod plan;
 mod planted;
+mod qos;
 mod reach;
 mod reclaim;
 mod registry;
@@ -96,7 +97,7 @@ mod waits;
 mod zone_changes;
 mod zones;
 
-pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
+pub use admission::{AdmissionConfig, BucketSize, DOOR_SOURCE_BIT, DeviceShaper, TokenUnit};
 pub use config::ShardConfig;
 pub use cost::{CostModel, TracePoint};
 pub use diecut_volume::AnchorPace;

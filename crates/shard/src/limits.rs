@@ -1,4 +1,4 @@
-//! Rate limits of vSSDs that a job waits for: they do not count meanwhile. An end is never as slow as the limit.
+//! Rate limits and QoS sets of vSSDs that a job waits for: they do not count meanwhile. An end is never as slow as the limit.
 
 use crate::job::Job;
 use crate::owners::Owners;
@@ -62,6 +62,7 @@ impl Limits {
             // Of vSSDs that were deleted nothing is left to be limited, nor here of those that moved away.
             let Some(share) = share_of_vssd(here, number, wanted.contains(&number)) else { continue };
             here.plane.flash.pool.set_share(VssdId(number), share, now);
+            here.plane.admission.lift(VssdId(number), wanted.contains(&number));
         }
         self.lifted = wanted;
     }

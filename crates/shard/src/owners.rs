@@ -1,5 +1,6 @@
 //! The owners of what is on one shard. Steps, orders and messages work on them; the shard wires them together.
 
+use crate::admission::DeviceShaper;
 use crate::answers::Answers;
 use crate::at_work::For;
 use crate::config::ShardConfig;
@@ -12,6 +13,7 @@ use crate::notice::Notice;
 use crate::panics::WorkOutline;
 use crate::peer::{Message, ShardMessage, World};
 use crate::placement::Placement;
+use crate::qos;
 use crate::reach::Reach;
 use crate::registry::Registry;
 use crate::seat::ShardIndex;
@@ -47,6 +49,17 @@ impl<M: Divide> Owners<M> {
         Arc::new(World { state: self.registry.state.clone(), homes: self.placement.ledger.homes.clone() })
     }
 
+    /// The shaper of the device for all shards together; each has the same part.
+    pub fn device_shaper(&self) -> Option<DeviceShaper> {
+        let shards = u64::from(self.placement.shards);
+        let whole = |mut device: DeviceShaper| {
+            device.bucket.rate_per_second *= shards;
+            device.bucket.size *= shards;
+            device
+        };
+        self.config.admission.device_shaper.map(whole)
+    }
+
     /// vSSDs that live here, of those that exist.
     pub fn own_vssds(&self) -> Vec<VssdRecord> {
         let held: Vec<u32> = self.plane.flash.pool.vssd_ids().map(|id| id.0).collect();
@@ -76,6 +89,7 @@ impl<M: Divide> Owners<M> {
         let tenant = self.registry.tenant_of_vssd(vssd);
         let is_held = !self.plane.flash.pool.has_room(vssd);
         self.plane.admission.open(id, tenant, vssd, is_held);
+        qos::seat_namespace(&mut self.plane, &self.registry, id);
     }
 
     /// Has the entries of an application at a vSSD take turns of its tenant, if the vSSD serves erase blocks.
@@ -84,6 +98,7 @@ impl<M: Divide> Owners<M> {
             let id = VssdId(vssd.number);
             let is_held = !self.plane.flash.pool.has_room(id);
             self.plane.admission.open_blocks(&self.registry.state.tenants[&vssd.tenant], id, is_held);
+            qos::seat_blocks(&mut self.plane, &self.registry, vssd);
         }
     }
 

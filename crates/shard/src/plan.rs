@@ -1,11 +1,13 @@
 //! From a request of an administrator to steps: pure, so that every refusal is decided before anything is touched. Each kind of object
 //! has a file of its own.
 
+mod qos_sets;
 mod subsystems;
 mod tenants;
 mod volumes;
 mod vssds;
 
+use crate::admission::DeviceShaper;
 use crate::control::*;
 use crate::step::Step;
 use diecut_catalog::State;
@@ -80,6 +82,7 @@ pub(crate) fn plan(
     state: &State,
     request: &ControlRequest,
     rate_limit_min_bytes_per_second: u64,
+    device: Option<DeviceShaper>,
 ) -> Result<Plan, ControlError> {
     let mut plan = Plan { next: state.clone(), steps: Vec::new() };
     match request {
@@ -109,6 +112,9 @@ pub(crate) fn plan(
         ControlRequest::DetachNamespace { subsystem, nsid } => {
             subsystems::detach(subsystem, *nsid, &mut plan)?
         }
+        ControlRequest::CreateQosSet(spec) => qos_sets::create(spec, device, &mut plan)?,
+        ControlRequest::ChangeQosSet { set, change } => qos_sets::change(set, change, device, &mut plan)?,
+        ControlRequest::DeleteQosSet(name) => qos_sets::delete(name, &mut plan)?,
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
         ControlRequest::Shutdown => shut_down(state, &mut plan),
         ControlRequest::Status | ControlRequest::Latency => {}

@@ -22,6 +22,7 @@ use crate::job::{Job, Progress};
 use crate::ledger::{Group, Tied};
 use crate::owners::Owners;
 use crate::peer::{Message, Moved, MovedGroup, Order, ShardMessage};
+use crate::qos;
 use crate::registry::{qualified, share_of};
 use crate::seat::ShardIndex;
 use crate::steps::subsystems;
@@ -163,6 +164,7 @@ fn take_out<M: Divide>(
         !here.plane.flash.pool.vssd_ids().any(|id| group.vssds.contains(&id.0)),
         "I-S15: nothing of a group stays behind"
     );
+    qos::group_left(&mut here.plane, &here.registry);
     here.plane.flash.pool.hold_migration(mutant!("shard: exchanges rest where a group left"));
     let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.media);
     let duties = &mut here.placement.duties;

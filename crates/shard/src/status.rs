@@ -6,6 +6,7 @@ use crate::kept::Kept;
 use crate::latency_report;
 use crate::owners::Owners;
 use crate::panics::FENCED;
+use crate::qos;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::{Serves, Size};
@@ -51,6 +52,7 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
         vssds: vssds.map(|name| vssd_status(here, name)).collect(),
         volumes: volumes.map(|(name, _)| volume_status(here, name)).collect(),
         subsystems: subsystems.map(|(nqn, _)| subsystem_status(here, nqn)).collect(),
+        qos_sets: qos::status(&here.plane, &here.registry),
     }
 }
 
@@ -262,5 +264,8 @@ impl Status {
         self.volumes.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
         self.subsystems.extend(other.subsystems);
         self.subsystems.sort_by(|one, other| one.spec.nqn.cmp(&other.spec.nqn));
+        for (own, other) in self.qos_sets.iter_mut().zip(other.qos_sets) {
+            own.merge(other);
+        }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Step {
     RepairVssd { name: String, accepts_loss: bool },
     /// Everywhere: a vSSD is fenced no more.
     Unfence { name: String },
+    /// Everywhere: QoS sets are as they are written down.
+    ApplyQosSets,
     /// Gives the pool the settings of even wear.
     ApplyWear,
     /// Looks at wear over all shards; what is due comes next.

@@ -12,6 +12,7 @@ pub(crate) mod wear;
 use crate::job::{Job, Progress};
 use crate::leveling;
 use crate::owners::Owners;
+use crate::qos;
 use crate::relocation;
 use crate::step::Step;
 use diecut_media::Divide;
@@ -54,6 +55,10 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::OpenNamespace { name } => volumes::open(here, name, job),
         Step::ApplyTenant { name } => {
             here.plane.admission.set_weight(&here.registry.state.tenants[name]);
+            Progress::Done
+        }
+        Step::ApplyQosSets => {
+            qos::apply(&mut here.plane, &here.registry, now);
             Progress::Done
         }
         Step::ApplySubsystem { nqn } => subsystems::apply(here, nqn, now),

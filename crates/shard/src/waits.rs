@@ -23,6 +23,7 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
         Step::Persist => "the catalog to be written".to_owned(),
         Step::OpenNamespace { name } => format!("the namespace of volume \"{name}\""),
         Step::ApplyTenant { name } => format!("the weight of tenant \"{name}\" to be in force"),
+        Step::ApplyQosSets => "QoS sets to be in force".to_owned(),
         Step::ApplySubsystem { nqn } => format!("subsystem {nqn} to be shown"),
         Step::RemoveSubsystem { nqn, .. } => format!("commands of hosts of subsystem {nqn}"),
         Step::CloseNamespace { vssd: number, .. } => {

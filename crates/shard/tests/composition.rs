@@ -10,8 +10,10 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, BlockSession, Drive, Event};
-use diecut_shard::{AdmissionConfig, CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
-use diecut_spec::{Isolation, Serves, Sharing, Size};
+use diecut_shard::{
+    AdmissionConfig, BucketSize, CostModel, DOOR_SOURCE_BIT, DeviceShaper, Shard, ShardConfig, TokenUnit,
+};
+use diecut_spec::{Amount, Isolation, Serves, Sharing, Size};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
@@ -1408,4 +1410,132 @@ fn a_full_catalog_refuses_a_vssd_before_anything_changes() {
     // Who makes room is let in, and then there is room.
     rig.done(ControlRequest::DeleteSubsystem("nqn.2026-11.example:many-0".to_owned()));
     rig.done(ControlRequest::CreateVssd(vssd("a", Isolation::Channel, 1)));
+}
+
+/// Answers in so much time of a flood of writes to the volume of tenant "b", and how many are under way at its end.
+fn answered_of_flood(rig: &mut Rig, span_ns: u64) -> usize {
+    let namespace = rig.shard.state().volumes["volume-b"].namespace;
+    rig.flood(namespace, 3000);
+    answered_within(rig, span_ns)
+}
+
+fn answered_within(rig: &mut Rig, span_ns: u64) -> usize {
+    let until = Time(rig.now.0 + span_ns);
+    while rig.now < until {
+        // Not beyond the end: a step goes to the next moment at which something is due.
+        rig.now = rig.now.max(rig.shard.deadline().min(until));
+        rig.shard.work(rig.now, &mut rig.actions);
+    }
+    let mut answered = Vec::new();
+    rig.shard.take_completions(&mut answered);
+    assert!(answered.iter().all(|one| one.result.is_ok()), "a write that waited was done");
+    answered.len()
+}
+
+/// Goal: a QoS set holds what it says, is changed while it is served, is there after a restart, and stands in no end's way. Method: more
+/// writes than a set of commands allows, without a second rate; answers are counted in virtual time.
+#[test]
+fn a_qos_set_holds_is_changed_and_survives_restarts() {
+    let device = device_with(Pacing::Unpaced, 8 << 20);
+    let config = config(&device);
+    let mut rig = Rig::with(device, config.clone(), Time::ZERO);
+    rig.set_up();
+    let of_b = |commands, volume: &str| QosSetSpec {
+        bucket: Some(Amount::Commands(10)),
+        second_rate: Some(Amount::Commands(0)),
+        volumes: vec![volume.to_owned()],
+        ..QosSetSpec::new("slow", Amount::Commands(commands))
+    };
+    let missing = rig.refused(ControlRequest::CreateQosSet(of_b(100, "volume-x")));
+    assert!(missing.contains("QoS set \"slow\"") && missing.contains("volume \"volume-x\""), "{missing}");
+    rig.done(ControlRequest::CreateQosSet(of_b(100, "volume-b")));
+    assert_eq!(rig.ask(ControlRequest::CreateQosSet(of_b(100, "volume-b"))), ControlResponse::Unchanged);
+
+    // A full bucket, and two seconds.
+    let answered = answered_of_flood(&mut rig, 2_000_000_000);
+    assert!((205..=211).contains(&answered), "{answered} answers");
+    rig.write(1, 0, 7).expect("tenant \"a\" is in no set, and does not wait");
+    let change = QosSetChange { rate: Some(Amount::Commands(1000)), ..QosSetChange::default() };
+    rig.done(ControlRequest::ChangeQosSet { set: "slow".to_owned(), change });
+    let faster = answered_within(&mut rig, 1_000_000_000);
+    assert!((990..=1020).contains(&faster), "{faster} answers");
+    let ControlResponse::Status(status) = rig.ask(ControlRequest::Status) else { panic!("it is told") };
+    let set = &status.qos_sets[0];
+    assert_eq!((set.set.rate, set.second_commands, set.waiting), (Amount::Commands(1000), 0, 1));
+    assert!(
+        set.committed_units >= (answered + faster) as u64 && set.waits > 1000 && set.waited_ns > 0,
+        "{set:?}"
+    );
+    rig.shard.check_shares();
+    rig.done(ControlRequest::DetachNamespace { subsystem: subsystem("b").nqn, nsid: 1 });
+    let used = rig.refused(ControlRequest::DeleteVolume("volume-b".to_owned()));
+    assert!(used.contains("volume \"volume-b\" is in QoS set \"slow\""), "{used}");
+
+    let now = rig.now;
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    let mut rig = Rig::with(device, config, now);
+    let again = answered_of_flood(&mut rig, 1_000_000_000);
+    assert!((990..=1020).contains(&again), "{again} answers after a restart");
+    rig.done(ControlRequest::DeleteQosSet("slow".to_owned()));
+    assert_eq!(answered_within(&mut rig, 1_000_000) + again, 3000, "nobody waits for a set that is gone");
+    let change = QosSetChange { rate: Some(Amount::Commands(10)), ..QosSetChange::default() };
+    let gone = rig.refused(ControlRequest::ChangeQosSet { set: "slow".to_owned(), change });
+    assert!(gone.contains("there is no QoS set \"slow\""), "{gone}");
+
+    // A stop does not wait for tokens.
+    rig.done(ControlRequest::CreateQosSet(of_b(10, "volume-b")));
+    assert!(answered_of_flood(&mut rig, 1_000_000_000) < 30);
+    let stop = rig.begin(ControlRequest::Shutdown);
+    assert_eq!(rig.answers_within(1, 1_000_000_000), [(stop, ControlResponse::Done)]);
+}
+
+/// Goal: below its threshold a set gets what is idle, and behind a shaper of the device no more than that gives; what is in no set gets
+/// the rest. Method: as before, with a shaper that counts commands.
+#[test]
+fn a_device_shaper_bounds_all_and_sets_come_first() {
+    let device = device_with(Pacing::Unpaced, 8 << 20);
+    let mut config = config(&device);
+    let bucket = BucketSize { rate_per_second: 1000, size: 64 };
+    config.admission.device_shaper = Some(DeviceShaper { unit: TokenUnit::Command, bucket });
+    let mut rig = Rig::with(device, config, Time::ZERO);
+    rig.set_up();
+    let set = QosSetSpec { vssds: vec!["vssd-b".to_owned()], ..QosSetSpec::new("b", Amount::Commands(300)) };
+    let too_much = QosSetSpec { rate: Amount::Commands(1001), ..set.clone() };
+    let refused = rig.refused(ControlRequest::CreateQosSet(too_much));
+    assert!(
+        refused.contains("pool.device_rate") && refused.contains("use 1000 commands or less"),
+        "{refused}"
+    );
+    let bytes = QosSetSpec { rate: Amount::Bytes(Size(1 << 20)), ..set.clone() };
+    assert!(rig.refused(ControlRequest::CreateQosSet(bytes)).contains("use the same unit"));
+    let strict = QosSetSpec { second_rate: Some(Amount::Commands(0)), ..set };
+    rig.done(ControlRequest::CreateQosSet(strict));
+    let own = rig.shard.state().volumes["volume-b"].namespace;
+    rig.flood(own, 3000);
+    rig.flood(if own == 1 { 2 } else { 1 }, 3000);
+    let mut completions = Vec::new();
+    rig.shard.take_completions(&mut completions);
+    let (until, from) = (Time(rig.now.0 + 2_000_000_000), rig.flood_from);
+    while rig.now < until {
+        rig.now = rig.now.max(rig.shard.deadline().min(until));
+        rig.shard.work(rig.now, &mut rig.actions);
+    }
+    rig.shard.take_completions(&mut completions);
+    let others = completions.iter().filter(|one| one.token.0 >= from).count();
+    let of_set = completions.len() - others;
+    // 600, and what was in its bucket; the rest of 2000 and the bucket of the device.
+    assert!((595..=680).contains(&of_set), "{of_set} of the set");
+    assert!((1990..=2070).contains(&completions.len()), "{} in all", completions.len());
+    let change = QosSetChange { second_rate: Some(Amount::Commands(100_000)), ..QosSetChange::default() };
+    rig.done(ControlRequest::ChangeQosSet { set: "b".to_owned(), change });
+    completions.clear();
+    let until = Time(rig.now.0 + 1_000_000_000);
+    while rig.now < until {
+        rig.now = rig.now.max(rig.shard.deadline().min(until));
+        rig.shard.work(rig.now, &mut rig.actions);
+    }
+    rig.shard.take_completions(&mut completions);
+    let of_set = completions.iter().filter(|one| one.token.0 < from).count();
+    assert!(of_set > 500, "{of_set}: with a second rate it shares what is idle with the others");
 }

@@ -134,6 +134,9 @@ impl Existing {
                 found(self.vssds.contains_key(vssd))?;
             }
             ControlRequest::SetWear(_)
+            | ControlRequest::CreateQosSet(_)
+            | ControlRequest::ChangeQosSet { .. }
+            | ControlRequest::DeleteQosSet(_)
             | ControlRequest::Status
             | ControlRequest::Latency
             | ControlRequest::Shutdown => {}

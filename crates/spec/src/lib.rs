@@ -16,10 +16,13 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod amount;
 mod identity;
 pub mod latency;
 mod name;
 pub mod older;
+mod qos;
+mod qos_status;
 mod size;
 mod subsystem;
 mod tenant;
@@ -32,7 +35,10 @@ mod wear_status;
 mod words;
 mod zones;
 
+pub use amount::Amount;
 pub use identity::Nguid;
+pub use qos::{QosSetChange, QosSetSpec};
+pub use qos_status::QosSetStatus;
 pub use size::Size;
 pub use subsystem::{HostSpec, NamespaceSpec, SubsystemSpec};
 pub use tenant::TenantSpec;

@@ -97,6 +97,7 @@ async fn create(client: &Client, what: Lacking<'_>) -> Result<bool, ClientError>
         Lacking::Vssd(vssd) => client.create(route::VSSDS, vssd).await,
         Lacking::Volume(volume) => client.create(route::VOLUMES, volume).await,
         Lacking::Subsystem(subsystem) => client.create(route::SUBSYSTEMS, subsystem).await,
+        Lacking::QosSet(set) => client.create(route::QOS, set).await,
         Lacking::Host { subsystem, host } => {
             client.create(&route::list_within(subsystem, "hosts"), &HostSpec { nqn: host.to_owned() }).await
         }

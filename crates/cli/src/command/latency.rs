@@ -137,12 +137,20 @@ fn part(one: &TimePart) -> String {
     }
 }
 
+/// Its volume, with the QoS set of it.
+fn volume(one: &SlowCommand) -> String {
+    match &one.place.qos_set {
+        Some(set) => format!("{} (QoS set {set})", one.place.volume),
+        None => one.place.volume.clone(),
+    }
+}
+
 fn command(one: &SlowCommand, now_us: u64) -> Vec<String> {
     let die = one.place.die.map_or("-".to_owned(), |(channel, die)| format!("{channel}.{die}"));
     vec![
         micros(one.took_us),
         micros(now_us.saturating_sub(one.at_us)),
-        one.place.volume.clone(),
+        volume(one),
         name(one),
         die,
         one.parts.iter().take(4).map(part).collect::<Vec<_>>().join("\n"),

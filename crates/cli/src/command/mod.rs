@@ -7,6 +7,7 @@ pub mod host;
 pub mod latency;
 mod live;
 pub mod panics;
+pub mod qos;
 pub mod repro;
 pub mod serve;
 pub mod status;
@@ -24,7 +25,11 @@ use std::io::{IsTerminal, Write};
 
 /// The refusal for a name that is not there, as the server words it.
 fn not_found(command: &str, name: &str) -> ClientError {
-    let kind = if command == "vssd" { "vSSD" } else { command };
+    let kind = match command {
+        "vssd" => "vSSD",
+        "qos" => "QoS set",
+        _ => command,
+    };
     let message =
         format!("there is no {kind} \"{}\"; `diecut {command} list` shows what there is", Shown(name));
     ClientError::Refused(Problem::new(ProblemKind::NotFound, message))

@@ -1,10 +1,11 @@
 //! Who takes turns: tenants, their vSSDs, the volumes of these, and queues of connections to a volume.
 
 use super::config::AdmissionConfig;
+use super::qos::{SetState, Shaper, Ticket};
 use super::turns::{Place, Turns, Weight};
-use super::work::Work;
+use super::work::{COMMAND_COST, Work, bytes_of};
 use diecut_namespace::contract::{NamespaceCommand, NamespaceId};
-use diecut_units::Slab;
+use diecut_units::{IU_SIZE_BYTES, Slab, Time};
 use diecut_volume::contract::VolumeToken;
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
@@ -65,6 +66,8 @@ pub(super) struct Vssd {
     pub weight: u32,
     /// Nothing is admitted: what lies below has no room.
     pub held: bool,
+    /// QoS sets do not count for it now: something waits for its end.
+    pub is_lifted: bool,
 }
 
 impl Vssd {
@@ -104,6 +107,53 @@ pub(super) struct Volume {
     pub rests: u32,
     /// Its namespace, or its vSSD, is closed: it goes with the last answer.
     pub is_closed: bool,
+    pub shaping: Shaping,
+}
+
+/// How a volume stands to its QoS set.
+#[derive(Default)]
+pub(super) struct Shaping {
+    pub set: u32,
+    /// Its requests need tokens.
+    pub is_shaped: bool,
+    /// Its next request waits for them: until then only rests of commands go on.
+    pub is_waiting: bool,
+    /// For its next request.
+    pub ticket: Option<Ticket>,
+    /// In which its last request was granted.
+    granted: Option<SetState>,
+}
+
+/// Where a volume asks for tokens.
+pub(super) struct Gate<'a> {
+    pub shaper: &'a mut Shaper,
+    pub volume: u32,
+    pub now: Time,
+}
+
+impl Gate<'_> {
+    /// Whether a request of the volume that moves so many bytes may go on: it has a ticket for just that, or gets one.
+    fn lets_go(&mut self, shaping: &mut Shaping, bytes: u64) -> bool {
+        let ticket = match shaping.ticket.take() {
+            Some(ticket) if ticket.bytes == bytes => Some(ticket),
+            other => {
+                // For a request that was taken back.
+                other.into_iter().for_each(|ticket| self.shaper.give_back(shaping.set, ticket));
+                self.shaper.ask(self.volume, shaping.set, bytes, self.now)
+            }
+        };
+        shaping.is_waiting = ticket.is_none();
+        shaping.granted = ticket.map(|ticket| ticket.state);
+        ticket.is_some()
+    }
+
+    /// An entry of an application was begun, and has cost so much: before, nobody knew what it moves.
+    fn charge_entry(&mut self, shaping: &Shaping, cost: u32) {
+        if let Some(state) = shaping.granted {
+            let bytes = u64::from(cost.saturating_sub(COMMAND_COST)) * IU_SIZE_BYTES as u64;
+            self.shaper.charge(shaping.set, state, bytes);
+        }
+    }
 }
 
 /// What became of one command, piece or entry of a volume's turn.
@@ -123,6 +173,7 @@ impl Volume {
         &mut self,
         queues: &mut Slab<Queue>,
         config: &AdmissionConfig,
+        mut gate: Gate<'_>,
         mut begin: impl FnMut(Work) -> Turned,
     ) -> bool {
         loop {
@@ -131,10 +182,15 @@ impl Volume {
                 Leaf::Nobody | Leaf::Namespace(_) => Some(self.choose(queues, config)),
             };
             loop {
+                if self.shaping.is_shaped && !self.has_tokens(queue.as_deref(), &mut gate) {
+                    return self.may_go(config.window_commands);
+                }
                 // There is one place where work begins, so that the compiler puts all of it here.
                 let Turned { due, rest, is_enough } = begin(self.take(queue.as_deref_mut()));
-                if let Some(queue) = queue.as_deref_mut() {
-                    self.settle(queue, due, rest);
+                match queue.as_deref_mut() {
+                    Some(queue) => self.settle(queue, due, rest),
+                    None if self.shaping.is_shaped => gate.charge_entry(&self.shaping, due),
+                    None => {}
                 }
                 let stays = self.may_go(config.window_commands);
                 if is_enough || !stays {
@@ -150,8 +206,29 @@ impl Volume {
     /// Whether the queue that was chosen last would be chosen again.
     #[inline]
     fn goes_on_with(&self, queue: &Queue, config: &AdmissionConfig) -> bool {
-        let is_held = queue.commands.is_empty() || self.under_way >= config.window_commands;
+        let is_held = queue.commands.is_empty() || self.only_rests_go(config.window_commands);
         queue.deficit > 0 && (!is_held || queue.rest.is_some())
+    }
+
+    /// Whether what goes on next may begin: the rest of a command may, and a command that has its tokens.
+    #[inline(never)]
+    fn has_tokens(&mut self, queue: Option<&Queue>, gate: &mut Gate<'_>) -> bool {
+        let bytes = match queue {
+            Some(Queue { rest: Some(_), .. }) => return true,
+            Some(queue) => {
+                let command = queue.commands.front().expect("I-S3: a queue in turn holds something");
+                bytes_of(&command.operation)
+            }
+            // What an entry moves is known when it begins.
+            None => 0,
+        };
+        gate.lets_go(&mut self.shaping, bytes)
+    }
+
+    /// Whether no command may begin.
+    #[inline]
+    fn only_rests_go(&self, window_commands: u32) -> bool {
+        self.under_way >= window_commands || self.shaping.is_waiting
     }
 
     /// So many commands that waited are taken back.
@@ -163,18 +240,18 @@ impl Volume {
     /// Whether something of it may go on.
     #[inline]
     pub fn may_go(&self, window_commands: u32) -> bool {
-        self.rests > 0 || (self.waiting > 0 && self.under_way < window_commands)
+        self.rests > 0 || (self.waiting > 0 && !self.only_rests_go(window_commands))
     }
 
     /// The connection in turn that has something that may go on.
     #[inline]
     fn choose<'a>(&mut self, queues: &'a mut Slab<Queue>, config: &AdmissionConfig) -> &'a mut Queue {
-        let window_is_full = self.under_way >= config.window_commands;
+        let only_rests_go = self.only_rests_go(config.window_commands);
         loop {
             let number = *self.turns.front().expect("I-S2: a volume in turn has a connection in turn");
             let queue = &mut queues[number];
-            // With a full window only rests go on, and there is one, or the volume would have no turn.
-            if !(window_is_full && queue.rest.is_none()) {
+            // Where only rests go on there is one, or the volume would have no turn.
+            if !(only_rests_go && queue.rest.is_none()) {
                 if queue.deficit > 0 {
                     // Looked up again: the borrow of a loop would last too long.
                     return &mut queues[number];

@@ -1,5 +1,6 @@
 //! What an administrator of the core may choose of admission.
 
+use super::qos::DeviceShaper;
 use diecut_units::Span;
 
 /// Limits of admission.
@@ -19,6 +20,8 @@ pub struct AdmissionConfig {
     pub uncontended_round_cost: u32,
     /// How long the core counts as contended after something of another tenant was admitted last.
     pub contention_window: Span,
+    /// What the device can do, of which QoS sets and what is in none get their parts; `None`: no shaper of the device.
+    pub device_shaper: Option<DeviceShaper>,
 }
 
 impl Default for AdmissionConfig {
@@ -29,6 +32,7 @@ impl Default for AdmissionConfig {
             round_cost: 32,
             uncontended_round_cost: 128,
             contention_window: Span::from_millis(10),
+            device_shaper: None,
         }
     }
 }

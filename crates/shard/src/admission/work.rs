@@ -1,8 +1,8 @@
 //! What goes on, and what it costs the core.
 
-use diecut_namespace::contract::NamespaceCommand;
+use diecut_namespace::contract::{ChunkRequest, NamespaceCommand, NamespaceOperation, ZoneRequest};
 use diecut_openchannel::contract::ChunkOperation;
-use diecut_units::mutant;
+use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use diecut_vssd::VssdId;
 use diecut_zoned::contract::ZoneOperation;
@@ -56,6 +56,30 @@ pub(crate) fn cost_of_chunks(operation: &ChunkOperation) -> u32 {
         ChunkOperation::Flush => 0,
         ChunkOperation::Report { count_max, .. } => count_max / 16,
     }
+}
+
+/// Bytes that a command moves, as QoS sets count them: what it reads, writes or compares; what it copies twice. Commands that move
+/// nothing count none.
+pub(crate) fn bytes_of(operation: &NamespaceOperation) -> u64 {
+    let lbas = match operation {
+        NamespaceOperation::Read { range, .. }
+        | NamespaceOperation::Write { range, .. }
+        | NamespaceOperation::Compare { range, .. }
+        | NamespaceOperation::Verify { range } => range.lba_count,
+        NamespaceOperation::Copy(copy) => copy.destination().lba_count.saturating_mul(2),
+        NamespaceOperation::Zone(ZoneRequest::Append { lba_count, .. }) => *lba_count,
+        NamespaceOperation::Chunk(ChunkRequest::Read { lbas, .. } | ChunkRequest::Write { lbas, .. }) => {
+            lbas.count()
+        }
+        NamespaceOperation::Chunk(ChunkRequest::Copy { to, .. }) => 2 * to.count(),
+        NamespaceOperation::Flush
+        | NamespaceOperation::Chunk(_)
+        | NamespaceOperation::Deallocate { .. }
+        | NamespaceOperation::WriteZeroes { .. }
+        | NamespaceOperation::WriteUncorrectable { .. }
+        | NamespaceOperation::Zone(_) => 0,
+    };
+    u64::from(lbas) * IU_SIZE_BYTES as u64
 }
 
 /// What may go on now.

@@ -1,5 +1,6 @@
 //! Requests for volumes.
 
+use super::qos_sets;
 use super::{Plan, derived_id, differs, lacks, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, VolumeSpec};
 use crate::step::Step;
@@ -153,6 +154,7 @@ pub(super) fn delete(state: &State, name: &str, plan: &mut Plan) -> Result<(), C
         let message = format!("volume \"{name}\" is shown by subsystem {nqn}; detach it there first");
         return refuse(ControlErrorKind::InUse, message);
     }
+    qos_sets::is_free(state, "volume", name)?;
     let vssd = state.vssds[&volume.vssd].number;
     plan.steps = vec![
         Step::CanDelete { vssd },

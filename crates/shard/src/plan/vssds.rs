@@ -1,5 +1,6 @@
 //! Requests for vSSDs.
 
+use super::qos_sets;
 use super::{Plan, differs, lacks, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, VssdSpec};
 use crate::step::Step;
@@ -63,6 +64,7 @@ pub(super) fn delete(state: &State, name: &str, plan: &mut Plan) -> Result<(), C
         let message = format!("vSSD \"{name}\" still holds volume \"{volume}\"; delete that first");
         return refuse(ControlErrorKind::InUse, message);
     }
+    qos_sets::is_free(state, "vSSD", name)?;
     plan.steps = vec![Step::Persist, Step::DeallocVssd { number: vssd.number }];
     Ok(())
 }

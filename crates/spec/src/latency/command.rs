@@ -50,6 +50,9 @@ pub struct WhereItWas {
     pub vssd: String,
     /// Its volume.
     pub volume: String,
+    /// QoS set that its volume is in: for its tokens it may have waited in front of admission.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub qos_set: Option<String>,
     /// Shard that served it.
     pub shard: u16,
     /// Channel and die within it that answered last, where one did.
