@@ -28,7 +28,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 15] = [
+static STAGES: [(&str, Work); 16] = [
     ("check", Work::Check),
     ("book", Work::Book),
     ("unit and model tests", Work::RunTests("cargo test --workspace --no-fail-fast")),
@@ -61,6 +61,12 @@ static STAGES: [(&str, Work); 15] = [
         "exchanges for even wear",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..400 --minutes 1 --floor 60",
+        ),
+    ),
+    (
+        "placement handles",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..400 --minutes 1 --floor 40",
         ),
     ),
     (

@@ -100,7 +100,7 @@ mod zones;
 pub use admission::{AdmissionConfig, BucketSize, DOOR_SOURCE_BIT, DeviceShaper, TokenUnit};
 pub use config::ShardConfig;
 pub use cost::{CostModel, TracePoint};
-pub use diecut_volume::AnchorPace;
+pub use diecut_volume::{AnchorPace, ReclaimUnit};
 pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
 pub use planted::PlantedPanic;
 pub use seat::Seat;

@@ -9,7 +9,8 @@ use diecut_namespace::contract::{PlacementHandle, PlacementHandles, PlacementPro
 use diecut_nvmf::PlacementFigures;
 use diecut_spec::{PlacementIsolation, VssdSpec};
 use diecut_units::{IU_SIZE_BYTES, Time};
-use diecut_volume::{Placement, PlacementIsolation as LogIsolation};
+use diecut_volume::contract::VolumeIndex;
+use diecut_volume::{Placement, PlacementIsolation as LogIsolation, ReclaimUnit};
 use diecut_vssd::{MediaUse, VssdId};
 use std::collections::BTreeSet;
 
@@ -56,6 +57,17 @@ fn group_of<M: Media>(
     let record = own.find(|one| one.placement_handles > 0 && vssds.contains(&VssdId(one.number)))?;
     let store = plane.store_of(record.number).filter(|store| plane.flash.kept(*store).is_ready())?;
     Some((VssdId(record.number), store))
+}
+
+/// The reclaim unit that an IU of a volume of a store that is open here lies in, if it holds data.
+pub(crate) fn unit_of<M: Media>(
+    plane: &DataPlane<M>,
+    vssd: VssdId,
+    volume: u16,
+    iu: u64,
+) -> Option<ReclaimUnit> {
+    let store = plane.store_of(vssd.0).filter(|store| plane.flash.kept(*store).is_ready())?;
+    plane.flash.kept(store).volumes()?.reclaim_unit_of(VolumeIndex(volume), iu)
 }
 
 /// Gives handles a fresh reclaim unit, and tells what is known of all of them.

@@ -17,6 +17,7 @@ use crate::opening::{Opening, open_further};
 use crate::owners::Owners;
 use crate::peer::{Answer, ShardMessage};
 use crate::placement::Placement;
+use crate::reclaim;
 use crate::registry::{Registry, Staging};
 use crate::seat::{Seat, ShardIndex};
 use crate::status;
@@ -26,7 +27,8 @@ use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceComple
 use diecut_nvmf as target;
 use diecut_spec::TenantSpec;
 use diecut_units::{ProtectedMemory, Time};
-use diecut_vssd::{Places, Pool};
+use diecut_volume::ReclaimUnit;
+use diecut_vssd::{Places, Pool, VssdId};
 use std::collections::BTreeMap;
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
@@ -262,6 +264,15 @@ impl<M: Divide> Shard<M> {
     /// If not.
     pub fn check_budget(&self) {
         self.here.plane.nvme.target.check_budget();
+    }
+
+    /// The reclaim unit that an IU of a volume lies in, for checkers: nothing if it holds no data, or lives on another shard. `volume` is
+    /// its index in the store of the vSSD.
+    ///
+    /// # Panics
+    /// If the store has no such volume or IU.
+    pub fn reclaim_unit_of(&self, vssd: VssdId, volume: u16, iu: u64) -> Option<ReclaimUnit> {
+        reclaim::unit_of(&self.here.plane, vssd, volume, iu)
     }
 
     /// The pool, for checkers and reports.

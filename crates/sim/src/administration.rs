@@ -1,9 +1,9 @@
 //! What administrators do in a run, as small data of a plan, and the words it becomes for a shard.
 
-use crate::plan::{ApplicationPlan, Lane, Plan};
+use crate::plan::{ApplicationPlan, Lane, PlacementPlan, Plan};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
-use diecut_spec::{Serves, Size};
+use diecut_spec::{PlacementIsolation, Serves, Size};
 use serde::{Deserialize, Serialize};
 
 /// Over-provisioning of every vSSD whose volumes fit with it.
@@ -130,7 +130,7 @@ impl Change {
                 uuid: None,
                 nguid: None,
                 zones: Default::default(),
-                placement: Vec::new(),
+                placement: plan.placement_of(volume).unwrap_or_default(),
             }),
             Change::DeleteVolume(volume) => ControlRequest::DeleteVolume(volume_name(volume)),
             Change::CreateSubsystem(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {
@@ -181,8 +181,14 @@ pub fn application_spec(plan: &Plan, lane: Lane, application: &ApplicationPlan) 
 pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
     let tenant = &plan.tenants[usize::from(lane.0)];
     let (name, owner) = (tenant_name(lane), tenant_name(plan.tenant_of(lane)));
+    let placement = tenant.placement.unwrap_or(PlacementPlan { handles: 0, persistent: false });
     let plain = VssdSpec {
         weight: tenant.weight(),
+        placement_handles: placement.handles,
+        placement_isolation: match placement.persistent {
+            true => PlacementIsolation::Persistent,
+            false => PlacementIsolation::Initial,
+        },
         ..VssdSpec::new(&name, &owner, tenant.isolation, over_provisioning_permille)
     };
     match tenant.capacity_bytes {

@@ -48,6 +48,9 @@ pub struct SimArgs {
     /// Makes every server level wear, on one shard: blocks change places in almost every seed.
     #[arg(long)]
     pub exchanges: bool,
+    /// Gives vSSDs reclaim unit handles: hosts choose one with each write, and look at what they are told of them.
+    #[arg(long)]
+    pub placement: bool,
     /// Leaves out what makes seeds wide: restarts in a row, stores that become empty, thin volumes, weights, media without protected
     /// memory. Planted bugs that wide seeds do not meet are hunted with plain ones.
     #[arg(long)]
@@ -78,7 +81,7 @@ pub struct SimArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "plain", "no_protected_memory"]
+        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "placement", "plain", "no_protected_memory"]
     )]
     pub plan: Option<PathBuf>,
     /// Plays a run that `diecut serve --record` recorded and compares what it did: erase counts of all blocks, write
@@ -87,7 +90,7 @@ pub struct SimArgs {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "plain", "no_protected_memory", "twice",
+            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "placement", "plain", "no_protected_memory", "twice",
             "mutant", "threads"
         ]
     )]
@@ -162,6 +165,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     }
     shape.hosts &= !arguments.door;
     shape.exchanges = arguments.exchanges;
+    shape.placement = arguments.placement;
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -220,6 +224,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     }
     if arguments.exchanges {
         command += " --exchanges";
+    }
+    if arguments.placement {
+        command += " --placement";
     }
     if arguments.plain {
         command += " --plain";

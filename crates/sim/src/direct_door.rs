@@ -83,6 +83,7 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
             };
             (range.volume, NamespaceOperation::Copy(Box::new(copy)))
         }
+        HostCommand::Placed(command) => panic!("{command:?}: no door below the target has placement handles"),
         HostCommand::Verify(range) => (range.volume, NamespaceOperation::Verify { range: lba_range(range) }),
     }
 }

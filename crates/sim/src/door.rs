@@ -3,7 +3,7 @@
 
 use crate::plan::{Lane, Siege};
 use crate::shards::Shards;
-use crate::system::{HostAnswer, HostCommand, HostToken};
+use crate::system::{HostAnswer, HostCommand, HostToken, PlacementStatistics};
 use diecut_shard::drive::{Action, ConnectionId};
 use diecut_units::{ContentMode, Time};
 use std::collections::BTreeSet;
@@ -42,6 +42,12 @@ pub trait Door {
     fn abort(&mut self, lane: Lane);
     /// Namespaces that the host knows of, of each of its controllers.
     fn known_namespaces(&self, lane: Lane) -> Vec<BTreeSet<u32>>;
+    /// The host reads what its subsystem says of its endurance group.
+    fn ask_placement_statistics(&mut self, _lane: Lane) {}
+    /// What it was told, if it could ask and was answered.
+    fn placement_statistics(&self, _lane: Lane) -> Option<PlacementStatistics> {
+        None
+    }
     /// Nothing of the lane's present connections gets through any more, and neither end is told.
     fn vanish(&mut self, lane: Lane, now: Time);
     /// The host neither reads nor sends until then.

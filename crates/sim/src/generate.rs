@@ -3,6 +3,7 @@
 mod applications;
 mod changes;
 mod loss;
+mod placement;
 mod siege;
 mod wide;
 
@@ -47,6 +48,8 @@ pub struct Shape {
     /// Whether there are restarts in a row, stores that become empty, thin volumes, weights, hosts that ask late for events, and
     /// cuts right after a flush.
     pub wide: bool,
+    /// Whether vSSDs have reclaim unit handles.
+    pub placement: bool,
 }
 
 impl Default for Shape {
@@ -66,6 +69,7 @@ impl Default for Shape {
             exchanges: false,
             applications: false,
             wide: false,
+            placement: false,
         }
     }
 }
@@ -136,6 +140,10 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
             loss::add(&mut plan);
             siege::add(&mut plan);
         }
+    }
+    // Last: what else a seed draws is as it was without.
+    if shape.hosts && shape.placement {
+        placement::add(&mut plan);
     }
     plan
 }
@@ -280,6 +288,7 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 weight: None,
                 asks_for_events_after_ns: 0,
                 of: None,
+                placement: None,
             }
         })
         .collect()

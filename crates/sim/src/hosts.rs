@@ -12,15 +12,17 @@
 
 mod association;
 mod carry;
+mod commands;
 mod hostile;
 
 use crate::administration::{host_name, subsystem_name};
 use crate::door::Door;
 use crate::network::Pipe;
-use crate::plan::{Lane, Plan, Range, Siege};
+use crate::plan::{Lane, Plan, Siege};
 use crate::shards::{Carried, Shards};
-use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of, sources_of};
+use crate::system::{HostAnswer, HostCommand, HostError, HostToken, PlacementStatistics};
 use crate::watch::Watch;
+use commands::Asked;
 use diecut_initiator::{
     Admin, Command, Completion, HostError as StreamError, LbaSpan, QueuePair, QueueParameters, Sink, Token,
 };
@@ -211,10 +213,6 @@ fn qualified(name: &str) -> QualifiedName {
     QualifiedName::new(name).expect("a fixed form")
 }
 
-fn span(range: Range) -> LbaSpan {
-    LbaSpan { nsid: u32::from(range.volume.0), first: range.first, count: range.count }
-}
-
 /// How a command's status reads to the runner.
 fn error_of(status: Status) -> HostError {
     let known = [
@@ -329,29 +327,7 @@ impl Door for Hosts {
         _shards: &mut Shards,
         now: Time,
     ) {
-        let size = mode.bytes_per_iu() as u32;
-        let command = match command {
-            HostCommand::Read(range) => Command::Read { span: span(range), length_bytes: range.count * size },
-            HostCommand::Write(range, data, force_unit_access) => {
-                Command::Write { span: span(range), data: Buffer::copy_from(&data), force_unit_access }
-            }
-            HostCommand::Flush(volume) => Command::Flush { nsid: u32::from(volume.0) },
-            HostCommand::Deallocate(range) => {
-                Command::DeallocateRanges { spans: ranges_of(range).into_iter().map(span).collect() }
-            }
-            HostCommand::WriteZeroes(range, force_unit_access) => {
-                Command::WriteZeroes { span: span(range), may_deallocate: true, force_unit_access }
-            }
-            HostCommand::Compare(range, data) => {
-                Command::Compare { span: span(range), data: Buffer::copy_from(&data) }
-            }
-            HostCommand::Verify(range) => Command::Verify { span: span(range) },
-            HostCommand::WriteUncorrectable(range) => Command::WriteUncorrectable { span: span(range) },
-            HostCommand::Copy(range, to, force_unit_access) => {
-                let sources = sources_of(range).into_iter().map(span).collect();
-                Command::Copy { sources, first: to.first, force_unit_access }
-            }
-        };
+        let command = Asked::of(command, mode.bytes_per_iu() as u32);
         let ready = self.paths_of(lane).filter(|path| self.paths[*path].stage == Stage::Ready);
         let queues: Vec<(usize, usize)> =
             ready.flat_map(|path| (0..self.paths[path].io.len()).map(move |queue| (path, queue))).collect();
@@ -365,7 +341,7 @@ impl Door for Hosts {
             path.heard_at = now;
         }
         path.under_way.insert(Token(token.0), Vec::new());
-        path.io[queue].1.submit(Token(token.0), command);
+        command.submit(&mut path.io[queue].1, Token(token.0));
     }
 
     fn exchange(&mut self, shards: &mut Shards, now: Time) -> bool {
@@ -547,6 +523,17 @@ impl Door for Hosts {
             path.lane == lane && path.stage == Stage::Ready && !path.streams().any(|stream| stream.vanished)
         });
         there.filter_map(|path| path.watch.known().cloned()).collect()
+    }
+
+    fn ask_placement_statistics(&mut self, lane: Lane) {
+        let mut ready = self.paths.iter_mut().filter(|path| path.lane == lane && path.stage == Stage::Ready);
+        if let Some(path) = ready.next() {
+            path.watch.ask_statistics();
+        }
+    }
+
+    fn placement_statistics(&self, lane: Lane) -> Option<PlacementStatistics> {
+        self.paths.iter().filter(|path| path.lane == lane).find_map(|path| path.watch.statistics())
     }
 
     fn vanish(&mut self, lane: Lane, _now: Time) {

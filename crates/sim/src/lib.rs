@@ -62,6 +62,7 @@ pub mod network;
 pub mod openchannel;
 pub mod oracle;
 pub mod output;
+pub mod placed;
 pub mod plan;
 pub mod relocation;
 pub mod replay;

@@ -331,6 +331,7 @@ impl Model {
                 }
             }
             HostCommand::Flush(_) | HostCommand::Verify(_) => {}
+            HostCommand::Placed(command) => panic!("{command:?}: the model has no placement handles"),
         }
         Ok(Vec::new())
     }

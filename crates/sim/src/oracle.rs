@@ -70,6 +70,8 @@ pub enum Finding {
     Torn,
     /// A version nobody wrote yet.
     NeverWritten,
+    /// Data in a reclaim unit of a handle that they were not written to.
+    Misplaced,
     /// A comparison, verification or error that does not fit what must be there.
     WrongAnswer,
     /// An error without a cause in the plan.

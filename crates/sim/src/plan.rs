@@ -1,10 +1,13 @@
 //! A run as data: who the tenants are, what they do, what goes wrong. A plan is generated from a seed
 //! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
 
+mod placement;
+
 use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
+pub use placement::{PlacementPlan, PlacementStep, pid_of, placed_by};
 use serde::{Deserialize, Serialize};
 
 /// A source of commands: one host of one tenant, with its own connection and its own volumes.
@@ -283,6 +286,9 @@ pub struct TenantPlan {
     /// The lane whose tenant has its vSSD, as a further one, with a host of its own. Absent: it is a tenant of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<Lane>,
+    /// Reclaim unit handles of its vSSD; absent: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementPlan>,
 }
 
 impl TenantPlan {
@@ -419,6 +425,8 @@ pub enum Action {
     Abort,
     /// Changes what exists; a step of [`Lane::ADMINISTRATOR`], as is [`Action::Wait`].
     Change(Change),
+    /// Asks of reclaim unit handles, or for fresh reclaim units.
+    Placement(PlacementStep),
     /// Uses erase blocks; a step of an application, as are [`Action::Wait`] and [`Action::Drain`].
     Blocks(BlockStep),
 }
@@ -478,6 +486,7 @@ impl Action {
             | Action::WriteUncorrectable { range }
             | Action::Verify { range } => Some(range.volume),
             Action::Flush { volume } => Some(*volume),
+            Action::Placement(step) => Some(step.volume()),
             Action::Drain | Action::Wait { .. } | Action::Change(_) | Action::Blocks(_) => None,
             Action::Reconnect | Action::Reset | Action::ShutDown | Action::Abort => None,
         }

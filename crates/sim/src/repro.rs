@@ -7,6 +7,7 @@
 //! Latency questions are asked at page level, through the shard that ships (`stage`); wear over years at the level of
 //! erase blocks.
 
+mod fdp;
 mod latency_monitor;
 mod lifetime;
 mod loads;
@@ -91,6 +92,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     write_latency::EXPERIMENT,
     ycsb::EXPERIMENT,
     zns_4zones::EXPERIMENT,
+    fdp::TENANTS,
+    fdp::CACHELIB,
+    fdp::ISOLATION,
 ];
 
 /// Why nothing was run.

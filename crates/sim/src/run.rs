@@ -8,6 +8,7 @@ mod administrator;
 mod aftermath;
 mod applications;
 mod losses;
+mod placing;
 mod purpose;
 mod saturation;
 mod siege;
@@ -21,6 +22,8 @@ use administrator::{Administrator, Sight};
 use applications::Applications;
 use diecut_namespace::WRITE_PIECE_LBAS;
 use diecut_units::{ContentMode, Span, Time, checksum, mark};
+pub use placing::PlacementLooks;
+use placing::Placing;
 use purpose::Purpose;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -80,6 +83,8 @@ pub struct Outcome {
     pub least_share_permille: Option<u64>,
     /// What the medium went through.
     pub wear: Option<Wear>,
+    /// What was looked at of reclaim unit handles.
+    pub placement: PlacementLooks,
     /// What the run lacks of what a run of a set must have shown; filled by the set.
     pub lacks: Vec<&'static str>,
     /// How often the planted bug was passed.
@@ -135,6 +140,7 @@ struct Runner<'a> {
     faults: Vec<PlannedFault>,
     administrator: Option<Administrator>,
     applications: Applications,
+    placing: Placing,
     /// The medium had no room until then.
     no_room_until: Time,
     steps_issued: u64,
@@ -211,6 +217,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         faults,
         administrator,
         applications: Applications::of(plan),
+        placing: Placing::default(),
         no_room_until: Time::ZERO,
         steps_issued: 0,
         flushes_answered: 0,
@@ -261,6 +268,7 @@ impl Runner<'_> {
         self.system.check_invariants();
         self.check_conservation_of_blocks();
         self.check_known_namespaces();
+        self.check_placement();
         self.change_in_calm();
         self.check_conservation();
         self.saturate();
@@ -275,6 +283,7 @@ impl Runner<'_> {
         self.come_to_rest();
         if !self.stop {
             self.system.check_invariants();
+            self.check_placement();
             self.besiege();
         }
         if !self.stop {
@@ -665,7 +674,7 @@ impl Runner<'_> {
                 let id = self.oracle.begin_write(lane, range, false);
                 let data =
                     self.content(range, |lba| Some(Tag { volume: range.volume, lba, version: id.version }));
-                (Purpose::Write { id, fua }, HostCommand::Write(range, data, fua))
+                (Purpose::Write { id, fua }, self.write_command(range, data, fua, id))
             }
             Action::WriteZeroes { range, fua } => {
                 let id = self.oracle.begin_write(lane, range, true);
@@ -696,10 +705,12 @@ impl Runner<'_> {
                     mark!("run: copied");
                     let to = Range { first: to, ..range };
                     let id = self.oracle.begin_copy(lane, to, &content);
+                    self.placing.note_copy(id);
                     (Purpose::Write { id, fua }, HostCommand::Copy(range, to, fua))
                 }
                 None => self.read(range),
             },
+            Action::Placement(step) => self.placement_command(step),
             Action::WriteUncorrectable { range } => {
                 let id = self.oracle.begin_unreadable(lane, range);
                 (Purpose::Write { id, fua: false }, HostCommand::WriteUncorrectable(range))
@@ -789,6 +800,7 @@ impl Runner<'_> {
             }
             (Purpose::Write { id, fua }, Ok(_)) => {
                 self.oracle.acknowledge_write(id, fua);
+                self.placing.count_answered(pending.lane);
                 if self.kept.contains(&pending.lane) {
                     let detail =
                         format!("the vSSD of lane {} lost its store, and took a write", pending.lane.0);
@@ -853,7 +865,11 @@ impl Runner<'_> {
                     Err(_) => self.unexpected(answer.token, error, self.plan.may_lose_data()),
                 }
             }
-            (Purpose::Verify { .. }, Ok(_)) => {}
+            (Purpose::HandleStatus { volume }, Ok(page)) => self.handles_told(volume, &page),
+            (Purpose::HandleStatus { .. } | Purpose::HandleUpdate, Err(_)) => {
+                self.unexpected(answer.token, error, false);
+            }
+            (Purpose::Verify { .. } | Purpose::HandleUpdate, Ok(_)) => {}
             (Purpose::Flush { .. } | Purpose::Verify { .. }, Err(_)) => {
                 self.unexpected(answer.token, error, self.plan.may_lose_data());
             }
@@ -894,7 +910,10 @@ impl Runner<'_> {
             }
             let next = self.system.next_event();
             if next > deadline || turns > 100 * TURNS_MAX {
-                let detail = format!("the system is not at rest {REST_TIME_MAX} after the last command");
+                let detail = format!(
+                    "the system is not at rest {REST_TIME_MAX} after the last command\n{}",
+                    self.system.describe()
+                );
                 return self.found(Finding::Liveness, detail);
             }
             // A deadline that does not move is a system that turns in circles.

@@ -2,7 +2,7 @@
 //! several shards, and an emulated device with faults.
 
 use crate::administration::{
-    Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, vssd_spec,
+    Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, volume_name, vssd_spec,
 };
 use crate::attachments::Attachments;
 use crate::direct_door::DirectDoor;
@@ -12,7 +12,10 @@ use crate::hosts::Hosts;
 use crate::oracle::Crash;
 use crate::plan::{ContentKind, FaultKind, Lane, Plan, Siege};
 use crate::shards::{Carried, Shards, arrival};
-use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear};
+use crate::system::{
+    Accounting, HostAnswer, HostCommand, HostToken, PlacedUnit, PlacementStatistics, System, Wear,
+};
+use crate::tag::VolumeNumber;
 use diecut_blockspace::LogicalBlock;
 use diecut_devices::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::{Divide, Media};
@@ -825,6 +828,29 @@ impl System for Stack {
     }
     fn may_be_full(&self, lane: Lane) -> bool {
         self.tight.contains(&lane)
+    }
+    fn unit_of(&self, volume: VolumeNumber, iu: u64) -> Option<PlacedUnit> {
+        self.plan.placement_of(volume)?;
+        let state = self.shards().lead().state();
+        let record = state.volumes.get(&volume_name(volume))?;
+        let vssd = VssdId(state.vssds.get(&record.vssd)?.number);
+        let unit = self.shards().all().find_map(|shard| shard.reclaim_unit_of(vssd, record.index, iu))?;
+        Some(PlacedUnit { handle: unit.handle.0, is_of_cleaner: unit.is_of_cleaner })
+    }
+    fn ask_placement_statistics(&mut self, lane: Lane) {
+        self.door.ask_placement_statistics(lane);
+    }
+    fn placement_statistics(&self, lane: Lane) -> Option<PlacementStatistics> {
+        self.door.placement_statistics(lane)
+    }
+    fn programmed_beside(&self, lane: Lane) -> u64 {
+        let name = tenant_name(lane);
+        let vssds = self.shards().all().flat_map(|shard| shard.status().vssds);
+        let traffic = vssds.filter(|vssd| vssd.spec.name != name).map(|vssd| vssd.traffic);
+        let bytes = traffic.map(|one| {
+            one.programmed_user_bytes + one.programmed_cleaner_bytes + one.programmed_metadata_bytes
+        });
+        bytes.sum::<u64>() / 4096
     }
     fn reads_of_dies(&self) -> Option<Vec<u64>> {
         Some(self.shards().reads_of_dies())

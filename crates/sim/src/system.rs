@@ -3,6 +3,7 @@
 
 use crate::existing::Existing;
 use crate::oracle::Crash;
+use crate::placed::Placed;
 use crate::plan::{Lane, Range, Siege};
 use crate::tag::VolumeNumber;
 use diecut_blockspace::LogicalBlock;
@@ -36,6 +37,8 @@ pub enum HostCommand {
     WriteUncorrectable(Range),
     /// Checks readability.
     Verify(Range),
+    /// About placement.
+    Placed(Placed),
 }
 
 /// Why a command failed, as a host sees it.
@@ -109,6 +112,26 @@ pub struct Wear {
     /// Exchanges of dies that came to their end.
     #[serde(default)]
     pub exchanges: u64,
+}
+
+/// The reclaim unit that an IU lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedUnit {
+    /// Handle that it was opened for.
+    pub handle: u16,
+    /// The cleaner opened it.
+    pub is_of_cleaner: bool,
+}
+
+/// What a host is told of an endurance group since the server started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacementStatistics {
+    /// Bytes that hosts wrote.
+    pub host_written_bytes: u128,
+    /// Bytes that were programmed.
+    pub media_written_bytes: u128,
+    /// Bytes that were erased.
+    pub media_erased_bytes: u128,
 }
 
 /// A system in virtual time.
@@ -228,6 +251,20 @@ pub trait System {
     /// Reads that each die of the medium did since it was made or opened, if there is one.
     fn reads_of_dies(&self) -> Option<Vec<u64>> {
         None
+    }
+    /// The reclaim unit that an IU of a volume lies in, if it holds data and its vSSD has handles.
+    fn unit_of(&self, _volume: VolumeNumber, _iu: u64) -> Option<PlacedUnit> {
+        None
+    }
+    /// The host of a lane reads what its subsystem says of its endurance group.
+    fn ask_placement_statistics(&mut self, _lane: Lane) {}
+    /// What it was told, if it could ask and was answered.
+    fn placement_statistics(&self, _lane: Lane) -> Option<PlacementStatistics> {
+        None
+    }
+    /// IUs that all vSSDs but that of a lane programmed since the system started.
+    fn programmed_beside(&self, _lane: Lane) -> u64 {
+        0
     }
     /// What the medium went through, if there is one.
     fn wear(&self) -> Option<Wear> {

@@ -1,20 +1,26 @@
 //! What a host does on its admin queue besides bringing a controller up: it asks to be told of changes of namespaces and looks
 //! again when it is, as Linux does; and it asks for commands to be aborted.
 
+use crate::system::PlacementStatistics;
 use diecut_initiator::{Admin, Completion, Sink, Token};
 use diecut_nvme::admin::{Abort, GetLogPage, Identify};
+use diecut_nvme::fdp::StatisticsLog;
 use diecut_nvme::feature::{EVENT_NAMESPACE_ATTRIBUTE, SetFeatures, fid};
 use diecut_nvme::identify::{CSI_NVM, IDENTIFY_SIZE_BYTES, cns, parse_namespace_list};
 use diecut_nvme::log_page::{CHANGED_NAMESPACES_LENGTH, lid};
 use diecut_nvme::{SubmissionEntry, opcode};
 use diecut_units::{Span, Time, mark};
 use std::collections::BTreeSet;
+use zerocopy::FromBytes;
 
 const CONFIGURE: Token = Token(1 << 62);
 const EVENT: Token = Token(1 << 62 | 1);
 const CHANGED: Token = Token(1 << 62 | 2);
 const LIST: Token = Token(1 << 62 | 3);
 const ABORT: Token = Token(1 << 62 | 4);
+const STATISTICS: Token = Token(1 << 62 | 5);
+/// The endurance group of subsystems whose namespaces have placement handles.
+const ENDURANCE_GROUP: u16 = 1;
 
 /// See the module. One of each association.
 #[derive(Default)]
@@ -31,6 +37,8 @@ pub struct Watch {
     /// To be read when nothing is under way.
     wants_log: bool,
     wants_list: bool,
+    wants_statistics: bool,
+    statistics: Option<PlacementStatistics>,
     page: Vec<u8>,
     known: Option<BTreeSet<u32>>,
 }
@@ -70,7 +78,18 @@ impl Watch {
     }
     /// Namespaces that the host knows of, if it is not just looking.
     pub fn known(&self) -> Option<&BTreeSet<u32>> {
-        self.known.as_ref().filter(|_| self.is_quiet() && !self.wants_log && !self.wants_list)
+        self.known.as_ref().filter(|_| self.is_quiet() && !self.wants_any())
+    }
+    fn wants_any(&self) -> bool {
+        self.wants_log || self.wants_list || self.wants_statistics
+    }
+    /// Reads what is told of the endurance group as soon as nothing is under way.
+    pub fn ask_statistics(&mut self) {
+        (self.wants_statistics, self.statistics) = (true, None);
+    }
+    /// What was told of it since it was asked for.
+    pub fn statistics(&self) -> Option<PlacementStatistics> {
+        self.statistics
     }
     /// Whether nothing but the request for events is under way.
     pub fn is_quiet(&self) -> bool {
@@ -118,6 +137,14 @@ impl Watch {
                 let list = parse_namespace_list(page).expect("a list of namespaces");
                 self.known = Some(list.into_iter().collect());
             }
+            STATISTICS => {
+                let told = StatisticsLog::read_from_bytes(&self.page).expect("a whole page");
+                self.statistics = Some(PlacementStatistics {
+                    host_written_bytes: told.host_written_bytes.get(),
+                    media_written_bytes: told.media_written_bytes.get(),
+                    media_erased_bytes: told.media_erased_bytes.get(),
+                });
+            }
             other => panic!("an answer to {other:?}"),
         }
         self.under_way -= 1;
@@ -149,6 +176,15 @@ impl Watch {
             let length_bytes = CHANGED_NAMESPACES_LENGTH as u64 * 4;
             GetLogPage::of(lid::CHANGED_NAMESPACES, length_bytes).encode(&mut log);
             self.send(admin, CHANGED, log, length_bytes as u32);
+            return true;
+        }
+        if self.wants_statistics {
+            self.wants_statistics = false;
+            let mut log = entry(opcode::admin::GET_LOG_PAGE);
+            let length_bytes = StatisticsLog::SIZE_BYTES as u64;
+            GetLogPage { specific_id: ENDURANCE_GROUP, ..GetLogPage::of(lid::FDP_STATISTICS, length_bytes) }
+                .encode(&mut log);
+            self.send(admin, STATISTICS, log, length_bytes as u32);
             return true;
         }
         if self.wants_list {

@@ -4,6 +4,7 @@
 
 mod copies;
 mod copy;
+mod patience;
 mod victim;
 mod walk;
 
@@ -14,6 +15,7 @@ use crate::{LogAddress, Owner, Stream};
 use copies::Copies;
 use diecut_units::{Time, mutant};
 use diecut_vssd::space::EraseBlockSpace;
+use patience::Patience;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use victim::Victim;
@@ -28,6 +30,7 @@ pub(crate) struct Cleaner {
     /// through the next one.
     victims: VecDeque<Victim>,
     copies: Copies,
+    patience: Patience,
     /// Notes of victims that are to be written again, with the victim's segment.
     renewed: Vec<(u32, [u64; 3])>,
     /// There is more to do without an event.
@@ -43,14 +46,14 @@ impl Cleaner {
         self.is_unfinished
     }
 
-    /// Whether there is room enough, and nothing is being cleaned.
+    /// Whether there is room enough, or no more to be had, and nothing is being cleaned.
     pub fn is_at_rest(&self, writer: &Writer) -> bool {
         !self.is_unfinished
             && self.victims.is_empty()
             && self.renewed.is_empty()
             && self.copies.is_empty()
             && writer.supply.free_segments() > reserve::reserve_segments(&writer.segments.layout)
-            && self.room_ius(writer) >= enough_ius(&writer.segments)
+            && (self.patience.is_over() || self.room_ius(writer) >= enough_ius(&writer.segments))
     }
 
     /// Lets the cleaner go on.
@@ -173,21 +176,32 @@ impl Cleaner {
             writer.urge();
             return;
         }
-        let anchored = writer.anchors.held();
-        let Some(segment) = writer.segments.pick_victim(&walked, free_segments > RESERVE_LEAST, anchored)
-        else {
+        let Some(segment) = self.choose(&walked, writer) else {
             if is_idle {
                 writer.urge();
             }
             return;
         };
+        let anchored = writer.anchors.held();
         let is_victim = self.victims.iter().any(|other| other.segment == segment);
         assert!(!is_victim, "I-L23: a segment is one victim");
+        self.patience.count();
         let live_at_start = writer.segments.begin_cleaning(segment);
         let is_walked = live_at_start == 0 && writer.segments[segment].last_note < anchored;
         let is_taken = |number: u8| self.victims.iter().any(|other| other.number == number);
         let number = (0..).find(|number| !is_taken(*number)).expect("I-L23: victims are few");
         self.victims.push_back(Victim::new(segment, number, live_at_start, is_walked));
+    }
+
+    /// The next victim, outside of some groups.
+    fn choose(&mut self, walked: &[u32], writer: &Writer) -> Option<u32> {
+        let (segments, free_segments) = (&writer.segments, writer.supply.free_segments());
+        let may_try = self.patience.tries(writer.statistics.user_ius(), segments.layout.segment_ius)
+            || mutant!("log: cleaning without an end");
+        if !may_try && free_segments > reserve::reserve_segments(&segments.layout) {
+            return None;
+        }
+        segments.pick_victim(walked, free_segments > RESERVE_LEAST, writer.anchors.held())
     }
 
     fn victim_of(&mut self, segment: u32) -> &mut Victim {

@@ -48,7 +48,12 @@ impl Writer {
         let mut ius = 0;
         if let Some(slot) = self.staging.open_of(stream) {
             let chunk = self.staging.slot(slot).chunk();
-            ius += chunk.room_units * layout.unit_ius - 1 - chunk.data_count;
+            let taken = if mutant!("log: staged data take nothing of their reclaim unit") {
+                0
+            } else {
+                chunk.data_count
+            };
+            ius += chunk.room_units * layout.unit_ius - 1 - taken;
             left_units -= chunk.room_units;
         }
         let heads = left_units.div_ceil(layout.chunk_units);

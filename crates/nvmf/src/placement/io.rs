@@ -17,7 +17,7 @@ use diecut_nvme::fdp::{
 use diecut_nvme::io::LbaRange as WireRange;
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
-use diecut_units::{Buffer, Time};
+use diecut_units::{Buffer, Time, mutant};
 
 const INVALID: Status = Status::INVALID_FIELD.do_not_retry();
 /// Lists of placement identifiers may be sent in a larger buffer, up to so much.
@@ -206,6 +206,7 @@ pub(crate) fn handle_of_write(placement: Option<&PlacementProperties>, range: &W
         }
         _ => None,
     };
+    let chosen = if mutant!("nvmf: directives are not looked at") { None } else { chosen };
     chosen.unwrap_or(placement.handles.first())
 }
 

@@ -175,6 +175,7 @@ impl Changes<'_> {
             weight: None,
             asks_for_events_after_ns: 0,
             of: None,
+            placement: None,
         });
         for _ in 0..self.random.random_range(1..=2) {
             let volume = self.new_volume(lane);

@@ -166,6 +166,7 @@ fn add_second_vssd(plan: &mut Plan, exchanges: bool) {
         weight: None,
         asks_for_events_after_ns: 0,
         of: Some(Lane(0)),
+        placement: None,
     });
     let writes = (0..SECOND_IUS / 32).map(|at| Range { volume: number, first: at * 32, count: 32 });
     let writes = writes.map(|range| Action::Write { range, fua: false }).collect();

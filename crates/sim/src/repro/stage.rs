@@ -9,7 +9,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
-use diecut_spec::{Isolation, Serves, Sharing, Size};
+use diecut_spec::{Isolation, PlacementIsolation, Serves, Sharing, Size};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, Time};
 use std::collections::BTreeMap;
 
@@ -53,6 +53,9 @@ pub(super) struct Part {
     pub strict_bytes_per_s: u64,
     pub over_provisioning_permille: u32,
     pub serves: Serves,
+    /// Reclaim unit handles, which volumes take by turns; 0: none.
+    pub placement_handles: u16,
+    pub placement_isolation: PlacementIsolation,
 }
 
 impl Part {
@@ -64,6 +67,8 @@ impl Part {
             strict_bytes_per_s: 0,
             over_provisioning_permille: 280,
             serves: Serves::Volumes,
+            placement_handles: 0,
+            placement_isolation: PlacementIsolation::default(),
         }
     }
 }
@@ -126,7 +131,8 @@ pub(super) struct Stage {
     /// By token: the volume's number and the workload's tag.
     under_way: BTreeMap<u64, (usize, u64)>,
     next_token: u64,
-    volumes: Vec<NamespaceId>,
+    /// With the reclaim unit handle that writes go to.
+    volumes: Vec<(NamespaceId, PlacementHandle)>,
 }
 
 impl Stage {
@@ -168,6 +174,8 @@ impl Stage {
                 rate_limit: Size(part.strict_bytes_per_s),
                 sharing: if strict { Sharing::Strict } else { Sharing::WorkConserving },
                 serves: part.serves,
+                placement_handles: part.placement_handles,
+                placement_isolation: part.placement_isolation,
                 ..VssdSpec::new(&name, &name, part.isolation, part.over_provisioning_permille)
             }))?;
         }
@@ -193,7 +201,11 @@ impl Stage {
             zones: Default::default(),
             placement: Vec::new(),
         }))?;
-        self.volumes.push(NamespaceId(self.shard.state().volumes[&name].namespace));
+        let state = self.shard.state();
+        let (record, handles) = (&state.volumes[&name], state.vssds[&part_name(part)].placement_handles);
+        // As the target does for namespaces that were given a handle, and hosts that name none.
+        let handle = PlacementHandle(record.index.checked_rem(handles).unwrap_or(0));
+        self.volumes.push((NamespaceId(record.namespace), handle));
         Ok(())
     }
 
@@ -267,17 +279,13 @@ impl Stage {
         let range = LbaRange { first_lba: io.first_lba, lba_count: io.lba_count };
         // Tags: 8 bytes for a logical block.
         let len_bytes = io.lba_count as usize * 8;
+        let (namespace, placement) = self.volumes[volume];
         let operation = match io.kind {
             Kind::Read => NamespaceOperation::Read { range, destination: self.pool.take(len_bytes) },
             Kind::Write => {
                 let mut data = self.pool.take(len_bytes);
                 data.fill(7);
-                NamespaceOperation::Write {
-                    range,
-                    data: data.freeze(),
-                    force_unit_access: false,
-                    placement: PlacementHandle::default(),
-                }
+                NamespaceOperation::Write { range, data: data.freeze(), force_unit_access: false, placement }
             }
             Kind::Deallocate => NamespaceOperation::Deallocate { ranges: [range].into_iter().collect() },
             Kind::ResetZone => NamespaceOperation::Zone(ZoneRequest::Act {
@@ -287,7 +295,7 @@ impl Stage {
         };
         self.shard.submit(NamespaceCommand {
             token: CommandToken(self.next_token),
-            namespace: self.volumes[volume],
+            namespace,
             source: SourceId(DOOR_SOURCE_BIT | (volume as u32 + 1)),
             arrived: self.now,
             operation,

@@ -27,6 +27,12 @@ pub(super) enum Purpose {
         range: Range,
         id: ReadId,
     },
+    /// What is told of the handles of a volume.
+    HandleStatus {
+        volume: VolumeNumber,
+    },
+    /// Fresh reclaim units.
+    HandleUpdate,
     /// A clean shutdown: of these volumes, what was acknowledged before is durable.
     ShutDown {
         volumes: Vec<VolumeNumber>,
@@ -42,6 +48,8 @@ impl Purpose {
             Purpose::Flush { .. } => "flush",
             Purpose::Compare { .. } => "compare",
             Purpose::Verify { .. } => "verify",
+            Purpose::HandleStatus { .. } => "status of handles",
+            Purpose::HandleUpdate => "update of handles",
             Purpose::ShutDown { .. } => "shutdown",
         }
     }
@@ -53,6 +61,7 @@ impl Purpose {
             | Purpose::Compare { range, id, .. }
             | Purpose::Verify { range, id } => Some((*range, *id)),
             Purpose::Write { .. } | Purpose::Flush { .. } | Purpose::ShutDown { .. } => None,
+            Purpose::HandleStatus { .. } | Purpose::HandleUpdate => None,
         }
     }
 }
