@@ -1,7 +1,7 @@
 //! A host over real sockets, for tests of the binary.
 
-use diecut_initiator::{Admin, Collect, QueuePair, QueueParameters};
-use diecut_nvme::QualifiedName;
+use diecut_initiator::{Admin, Collect, QueuePair, QueueParameters, Token};
+use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::Time;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A host of one tenant: admin queue and one I/O queue.
 pub struct Host {
-    _admin: TcpStream,
+    admin: (TcpStream, Admin),
     stream: TcpStream,
     pub queue: QueuePair,
 }
@@ -45,12 +45,31 @@ impl Host {
             first.write_all(&bytes)?;
             admin.receive(&receive(&mut first)?, Time::ZERO, &mut Collect::default()).unwrap();
         }
-        let mut host =
-            Host { _admin: first, stream: dial(address)?, queue: QueuePair::new(admin.io_queue(1, 32)) };
+        let queue = QueuePair::new(admin.io_queue(1, 32));
+        let mut host = Host { admin: (first, admin), stream: dial(address)?, queue };
         while !host.queue.is_ready() {
             host.exchange(&mut Collect::default())?;
         }
         Ok(host)
+    }
+
+    /// Asks its controller for `to_host_bytes` bytes with an admin command.
+    #[allow(dead_code, reason = "each test program uses a part")]
+    pub fn ask(&mut self, entry: SubmissionEntry, to_host_bytes: u32) -> std::io::Result<(Status, Vec<u8>)> {
+        let (stream, admin) = &mut self.admin;
+        let token = Token(1);
+        admin.submit_entry(token, entry, None, to_host_bytes);
+        let mut sink = Collect::default();
+        loop {
+            let bytes = admin.output().to_vec();
+            admin.sent(bytes.len());
+            stream.write_all(&bytes)?;
+            admin.receive(&receive(stream)?, Time::ZERO, &mut sink).unwrap();
+            if let Some(completion) = sink.completions.iter().find(|one| one.token == token) {
+                let data = sink.data.remove(&token).unwrap_or_default();
+                return Ok((completion.status, data));
+            }
+        }
     }
 
     /// Sends what is to be sent, and takes what comes next.

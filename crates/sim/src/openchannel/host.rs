@@ -18,6 +18,8 @@ struct Chunk {
     is_offline: bool,
     /// Asked for, and not answered.
     resets: bool,
+    /// A write ended with the chunk closed.
+    was_closed: bool,
     /// Something failed, and the host does not know how far it is written.
     is_doubtful: bool,
     under_way: u32,
@@ -246,8 +248,9 @@ impl ChunkHost {
                         return Err(format!("chunk {chunk}: a write to {end} is refused as out of order"));
                     }
                     Err(error) if closes(&error) => {
-                        self.early_closes +=
-                            u64::from(error == NamespaceError::Chunk(ChunkRefusal::EarlyClose));
+                        let is_early = error == NamespaceError::Chunk(ChunkRefusal::EarlyClose);
+                        self.early_closes += u64::from(is_early);
+                        of.was_closed |= is_early;
                         of.is_doubtful = true;
                     }
                     Err(error) => return Err(format!("chunk {chunk}: a write to {end} gives {error}")),
@@ -330,6 +333,9 @@ impl ChunkHost {
             *chunk = Chunk { is_offline: true, ..Chunk::default() };
             return Ok(());
         }
+        if chunk.was_closed && found.state != ChunkState::Closed {
+            return wrong("a program failed in it");
+        }
         let sent = chunk.words.len() as u32;
         let is_safe = chunk.is_closed || chunk.answered == capacity || chunk.answered == sent;
         let least = chunk.answered.saturating_sub(if is_safe { 0 } else { at_risk });
@@ -342,7 +348,7 @@ impl ChunkHost {
         chunk.words.truncate(found.written as usize);
         chunk.answered = found.written;
         chunk.is_closed = found.state == ChunkState::Closed;
-        (chunk.resets, chunk.is_doubtful) = (false, false);
+        (chunk.resets, chunk.is_doubtful, chunk.was_closed) = (false, false, false);
         Ok(())
     }
 }
