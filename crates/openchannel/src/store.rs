@@ -266,6 +266,25 @@ impl ChunkStore {
         assert_eq!(begun, index, "I-K4: parts name their command");
     }
 
+    /// The writer, and what it works on.
+    fn lend<'a>(
+        &'a mut self,
+        definition: &'a ChunkDefinition,
+        space: &'a mut dyn EraseBlockSpace,
+    ) -> (&'a mut Writer, WriteLent<'a>) {
+        let lent = WriteLent {
+            set: definition.id,
+            shape: &definition.shape,
+            facts: &self.facts,
+            chunks: &mut self.chunks,
+            pool: &mut self.pool,
+            blocks_return: self.syncs_under_way > 0,
+            has_freed: false,
+            space,
+        };
+        (&mut self.writer, lent)
+    }
+
     fn write(
         &mut self,
         token: ChunkToken,
@@ -275,22 +294,12 @@ impl ChunkStore {
         space: &mut dyn EraseBlockSpace,
     ) -> Result<(), ChunkError> {
         let pieces = writer::pieces_of(lbas, &definition.shape, &self.chunks)?;
-        let ChunkStore { facts, chunks, writer, operations, pool, syncs_under_way, statistics, .. } = self;
-        let mut lent = WriteLent {
-            set: definition.id,
-            shape: &definition.shape,
-            facts,
-            chunks,
-            pool,
-            blocks_return: *syncs_under_way > 0,
-            has_freed: false,
-            space,
-        };
+        let index = self.operations.next_index();
+        let (writer, mut lent) = self.lend(definition, space);
         writer::allocate(&pieces, &mut lent)?;
-        let index = operations.next_index();
         let parts = writer.begin(index, &pieces, data, &mut lent);
-        statistics.host_written_ius += u64::from(data.iu_count());
-        let begun = operations.begin(token, parts, Then::Answer);
+        self.statistics.host_written_ius += u64::from(data.iu_count());
+        let begun = self.operations.begin(token, parts, Then::Answer);
         assert_eq!(begun, index, "I-K4: parts name their command");
         Ok(())
     }
@@ -374,17 +383,7 @@ impl ChunkStore {
         completions: &mut Vec<ChunkCompletion>,
     ) {
         let definition = self.definition.expect("I-K3: chunks with a program under way are there");
-        let ChunkStore { facts, chunks, writer, pool, syncs_under_way, .. } = self;
-        let mut lent = WriteLent {
-            set: definition.id,
-            shape: &definition.shape,
-            facts,
-            chunks,
-            pool,
-            blocks_return: *syncs_under_way > 0,
-            has_freed: false,
-            space,
-        };
+        let (writer, mut lent) = self.lend(&definition, space);
         let mut ended = smallvec::SmallVec::<[(u32, Result<(), ChunkError>); 2]>::new();
         writer.programmed(place, result, &mut lent, |operation, result| ended.push((operation, result)));
         if lent.has_freed {

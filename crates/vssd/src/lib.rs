@@ -44,6 +44,7 @@ mod erases;
 mod figures;
 mod oob;
 mod owners;
+pub mod page_mark;
 mod part;
 mod pool;
 mod recovery;

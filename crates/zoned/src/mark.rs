@@ -13,27 +13,9 @@
 //!
 //! A mark that does not check out means: not written, torn, of another place, or not ours.
 
-use diecut_units::{checksum, checksum_append};
-use diecut_vssd::space::UnitIndex;
-use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use diecut_vssd::page_mark;
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Fields {
-    check: U32,
-    set: U32,
-    zone: U32,
-    generation: U32,
-}
-
-const FIELDS_SIZE_BYTES: usize = size_of::<Fields>();
-const _: () = assert!(FIELDS_SIZE_BYTES == 16);
-
-/// Bytes of a mark for pages of `ius` IUs.
-pub(crate) const fn size_bytes(ius: u32) -> usize {
-    FIELDS_SIZE_BYTES + 4 * ius as usize
-}
+pub(crate) use diecut_vssd::page_mark::{PagePlace as Place, checksum_of};
 
 /// The set of the journal.
 pub(crate) const JOURNAL: u32 = (1 << SET_BITS) - 1;
@@ -56,68 +38,37 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    fn words(&self) -> [u32; 2] {
+    fn words(&self) -> page_mark::PageWords {
         assert!(self.set <= JOURNAL && self.zone < ZONES_MAX, "I-Z14: a mark has room for what it says");
         assert!(u32::from(self.copied_rows) <= ROWS_MAX, "I-Z14: a mark has room for what it says");
         let edition = u32::from(self.edition) << SET_BITS;
-        [self.set | edition, self.zone | u32::from(self.copied_rows) << ZONE_BITS]
+        [self.set | edition, self.zone | u32::from(self.copied_rows) << ZONE_BITS, self.generation]
     }
-}
-
-/// Where a page lies: a page that is found elsewhere is not taken for it.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    /// Unit of its erase block. Columns of a zone lie on units of their own, and their marks say the same.
-    pub unit: UnitIndex,
-    /// Its number in the block.
-    pub page: u32,
-}
-
-fn check_of(place: Place, behind_check: &[u8]) -> u32 {
-    let of_unit = checksum_append(checksum(&place.page.to_le_bytes()), &place.unit.0.to_le_bytes());
-    checksum_append(of_unit, behind_check)
 }
 
 /// Writes the mark of a page into `oob` (the holder's part), with the checksums of its IUs.
 pub(crate) fn encode(mark: Mark, at: Place, checksums: impl ExactSizeIterator<Item = u32>, oob: &mut [u8]) {
-    let (oob, _) = oob.split_at_mut(size_bytes(checksums.len() as u32));
-    let [set, zone] = mark.words();
-    let fields =
-        Fields { check: 0.into(), set: set.into(), zone: zone.into(), generation: mark.generation.into() };
-    let (place, rest) = oob.split_at_mut(FIELDS_SIZE_BYTES);
-    place.copy_from_slice(fields.as_bytes());
-    for (place, value) in rest.chunks_exact_mut(4).zip(checksums) {
-        place.copy_from_slice(&value.to_le_bytes());
-    }
-    let check = check_of(at, &oob[4..]);
-    oob[..4].copy_from_slice(&check.to_le_bytes());
+    page_mark::encode(mark.words(), at, checksums, oob);
 }
 
 /// Reads the mark of a page of `ius` IUs; `None` if it does not check out.
 #[inline]
 pub(crate) fn decode(oob: &[u8], at: Place, ius: u32) -> Option<Mark> {
-    let oob = oob.get(..size_bytes(ius))?;
-    let (fields, _) = Fields::ref_from_prefix(oob).ok()?;
-    let (set, zone) = (fields.set.get(), fields.zone.get());
-    (fields.check == check_of(at, &oob[4..])).then(|| Mark {
+    let [set, zone, generation] = page_mark::decode(oob, at, ius)?;
+    Some(Mark {
         set: set & JOURNAL,
         zone: zone & (ZONES_MAX - 1),
-        generation: fields.generation.get(),
+        generation,
         edition: (set >> SET_BITS) as u8,
         copied_rows: (zone >> ZONE_BITS) as u16,
     })
 }
 
-/// The checksum of an IU, of a mark that checks out.
-#[inline]
-pub(crate) fn checksum_of(oob: &[u8], iu: u32) -> u32 {
-    let at = FIELDS_SIZE_BYTES + 4 * iu as usize;
-    u32::from_le_bytes(oob[at..at + 4].try_into().expect("4 bytes"))
-}
-
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_units::checksum;
+    use diecut_vssd::space::UnitIndex;
 
     /// Goal: the layout is pinned, and a mark tells its place. Method: bytes written by hand.
     #[test]
