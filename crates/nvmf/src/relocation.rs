@@ -99,13 +99,15 @@ impl Target {
         self.shared.subsystems.set_used_lbas(nqn, nsid, used_lbas);
     }
 
-    /// What was counted for a subsystem.
+    /// What was counted for a subsystem that leaves. Its reservations go along, and what is on its way of them is asked for again at the new home:
+    /// an answer that comes here is nobody's.
     ///
     /// # Panics
     /// If there is no such subsystem.
-    pub fn figures(&self, nqn: &QualifiedName) -> SubsystemFigures {
-        let subsystem = self.shared.subsystems.get(self.shared.subsystems.known(nqn));
-        let (reservations, ocp) = (subsystem.reservations.clone(), subsystem.ocp.clone());
+    pub fn figures(&mut self, nqn: &QualifiedName) -> SubsystemFigures {
+        let index = self.shared.subsystems.known(nqn);
+        let subsystem = self.shared.subsystems.get_mut(index);
+        let (reservations, ocp) = (std::mem::take(&mut subsystem.reservations), subsystem.ocp.clone());
         let placement = subsystem.placement.clone();
         SubsystemFigures {
             health: subsystem.health,

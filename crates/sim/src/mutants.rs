@@ -440,6 +440,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("nvmf: preempted commands are not waited for", "crates/nvmf/tests/reservations.rs", "hosts of seeds have volumes of their own"),
     ("nvmf: reservations let everyone in", "crates/nvmf/tests/reservations.rs", "as the one before"),
     ("nvmf: reservations are answered before they are durable", "crates/nvmf/tests/reservations.rs", "as the one before"),
+    ("nvmf: changes that come meanwhile are answered with the first", "crates/shard/tests/reserving_seeds.rs", "hosts of seeds have volumes of their own"),
+    ("shard: reservations are not restored", "crates/shard/tests/reserving_seeds.rs", "as the one before"),
     ("nvmf: shutdown flushes no cache", "crates/nvmf/tests/associations.rs", "a power cut right after a shutdown is drawn too seldom; crates/sim/seeds/0022-shutdown-of-a-cache-planted.toml is a run that catches it"),
     ("nvmf: silent connections keep all places", "crates/nvmf/tests/memory.rs", "needs a host that comes again while silent ones hold all places: hosts of most seeds are connected before"),
     ("volume: blocks without marks given back", "crates/volume/tests/repair.rs", "needs a medium that forgets the marks of pages"),

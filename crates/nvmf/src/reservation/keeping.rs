@@ -91,7 +91,8 @@ impl Reservations {
                 }
             };
             assert!(version >= keeping.version, "I-T21: a change comes after those before it");
-            return (Some(version), None);
+            let is_first = mutant!("nvmf: changes that come meanwhile are answered with the first");
+            return (Some(if is_first { keeping.version } else { version }), None);
         }
         if !persists || !is_change || mutant!("nvmf: reservations are answered before they are durable") {
             return (None, None);
