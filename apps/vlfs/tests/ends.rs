@@ -247,8 +247,11 @@ fn mistakes_are_named() {
     assert!(mistake(&[here]).contains("<MOUNTPOINT>"));
     assert!(mistake(&["--embedded", "tiny", "a@b", here]).contains("--embedded"));
     // Options may stand anywhere.
-    assert!(mistake(&["a", "--allow-other", here]).contains("a: VSSD@SOCKET is what is understood"));
-    assert!(mistake(&["a", here]).contains("a: VSSD@SOCKET is what is understood"));
+    assert!(
+        mistake(&["a", "--allow-other", here])
+            .contains("a: VSSD@SOCKET or NQN@HOST:PORT is what is understood")
+    );
+    assert!(mistake(&["a", here]).contains("a: VSSD@SOCKET or NQN@HOST:PORT is what is understood"));
     assert!(mistake(&["a@/nowhere/blocks.sock", here]).contains("a@/nowhere/blocks.sock: "));
     let said = mistake(&["--embedded", "tiny", nowhere.to_str().unwrap()]);
     assert!(said.contains("is no folder to mount on"), "{said}");

@@ -180,12 +180,6 @@ fn a_set_up_that_cannot_be_is_refused_with_its_field() {
         ControlRequest::CreateVssd(VssdSpec { placement_handles, ..spec })
     };
     refused(many(17), &["vSSD \"vssd-many\"", "placement_handles is above 16"]);
-    let apart = |placement_handles| {
-        let spec = vssd("apart", "a", Isolation::Channel, 0);
-        let placement_isolation = PlacementIsolation::Persistent;
-        ControlRequest::CreateVssd(VssdSpec { placement_handles, placement_isolation, ..spec })
-    };
-    refused(apart(16), &["vssd-apart", "16 reclaim unit handles need", "and the vSSD has", "ask for fewer"]);
     let spec = VssdSpec { placement_handles: 2, ..vssd("second", "a", Isolation::Channel, 0) };
     herd.done(ControlRequest::CreateVssd(spec));
     herd.done(ControlRequest::CreateVolume(volume("second")));

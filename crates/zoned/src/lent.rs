@@ -50,6 +50,14 @@ pub(crate) struct Facts {
     pub units: u16,
 }
 
+impl Facts {
+    /// Of a space.
+    pub fn of(space: &dyn EraseBlockSpace) -> Facts {
+        let block = *space.shape();
+        Facts { block, mode: block.content_mode, units: space.unit_count() }
+    }
+}
+
 /// See the module.
 pub(crate) struct Lent<'a> {
     pub shape: ZoneShape,

@@ -1,7 +1,11 @@
-//! Staging slots of a store, and who may take one: a zone that is active is owed as many as it needs to go on, whatever other zones do.
+//! Staging slots of a store, and who may take one: a zone is owed as many as it needs to go on, whatever other zones do.
+//!
+//! Hosts may fill zones faster than they are programmed, and a zone that is full counts as active no more. So more zones may want slots than all
+//! of them serve: they are promised in turn, and who waits for a promise has none. Zones that had some each would wait for one another for ever.
 
 use crate::slot::{FoundSlot, Slot, SlotName};
-use diecut_units::ProtectedRegion;
+use diecut_units::{ProtectedRegion, mutant};
+use std::collections::BTreeSet;
 
 /// A slot of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +18,11 @@ pub(crate) struct Claim {
     pub owed: u32,
     /// Slots that it has.
     pub held: u32,
+    /// Slots that it is to be owed when its turn comes.
+    asked: u32,
+    turn: u64,
+    /// Hosts write no more to its zone: what it is owed comes back.
+    ends: bool,
 }
 
 impl Claim {
@@ -30,6 +39,13 @@ pub(crate) struct Staging {
     returning: Vec<u32>,
     /// What all claims lack.
     lacking: u32,
+    /// Turns of claims that wait for a promise.
+    asking: BTreeSet<u64>,
+    next_turn: u64,
+    /// Claims with a promise that end by themselves.
+    ending: u32,
+    /// Counts what others may have waited for.
+    changes: u64,
     is_protected: bool,
 }
 
@@ -46,7 +62,17 @@ impl Staging {
             None => (0..plain).map(|_| Slot::plain(unit_ius, iu_bytes)).collect(),
         };
         let free = (0..slots.len() as u32).rev().collect();
-        Staging { slots, free, returning: Vec::new(), lacking: 0, is_protected }
+        Staging {
+            slots,
+            free,
+            returning: Vec::new(),
+            lacking: 0,
+            asking: BTreeSet::new(),
+            next_turn: 0,
+            ending: 0,
+            changes: 0,
+            is_protected,
+        }
     }
 
     /// Whether what is staged survives a power cut.
@@ -62,10 +88,52 @@ impl Staging {
         found
     }
 
-    /// A zone begins: it is owed so many slots.
-    pub fn begin(&mut self, owed: u32) -> Claim {
+    /// A zone begins: it is to be owed so many slots.
+    pub fn begin(&mut self, asked: u32) -> Claim {
+        self.next_turn += 1;
+        self.asking.insert(self.next_turn);
+        Claim { asked, turn: self.next_turn, ..Claim::default() }
+    }
+
+    /// A zone that was there before a restart: it is owed so many slots, and what it holds is among them.
+    pub fn begin_again(&mut self, owed: u32) -> Claim {
         self.lacking += owed;
-        Claim { owed, held: 0 }
+        Claim { owed, ..Claim::default() }
+    }
+
+    /// Promises a claim what it asks for, if it is its turn and there is enough for it beside all promises of before. Whether it has a promise.
+    ///
+    /// Where no promise ends by itself nobody waits for one: after a restart more zones may be active than staging serves, for one that
+    /// was full has lost what was not answered, and a zone that wears out keeps what it holds.
+    fn promise(&mut self, claim: &mut Claim) -> bool {
+        if claim.asked == 0 {
+            return true;
+        }
+        let is_next = self.asking.first() == Some(&claim.turn);
+        let has_room = self.free.len() as u32 >= self.lacking + claim.asked;
+        let may = is_next && (has_room || self.ending == 0)
+            || mutant!("zoned: slots are promised to more zones than they serve");
+        if !may {
+            return false;
+        }
+        self.asking.remove(&claim.turn);
+        self.lacking += claim.asked;
+        claim.owed = std::mem::take(&mut claim.asked);
+        self.ending += u32::from(claim.ends);
+        self.changes += 1;
+        true
+    }
+
+    /// Hosts write no more to a zone.
+    pub fn will_end(&mut self, claim: &mut Claim) {
+        if !std::mem::replace(&mut claim.ends, true) && claim.owed > 0 {
+            self.ending += 1;
+        }
+    }
+
+    /// Rises when a slot may be had that could not, or when a promise may.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// A slot that was found after a restart belongs to a zone.
@@ -78,12 +146,21 @@ impl Staging {
     /// A zone needs no more slots than it has.
     pub fn end(&mut self, claim: &mut Claim) {
         self.lacking -= claim.lacks();
-        claim.owed = 0;
+        let asked = std::mem::take(&mut claim.asked) > 0;
+        let owed = std::mem::take(&mut claim.owed) > 0;
+        self.ending -= u32::from(owed && claim.ends);
+        if asked {
+            self.asking.remove(&claim.turn);
+        }
+        self.changes += u64::from(asked || owed);
     }
 
     /// Takes a slot for a unit, if there is one for this zone now.
     pub fn take(&mut self, claim: &mut Claim, name: SlotName) -> Option<SlotIndex> {
         self.gather();
+        if !self.promise(claim) {
+            return None;
+        }
         let is_owed = claim.lacks() > 0;
         if !is_owed && self.free.len() as u32 <= self.lacking {
             return None;
@@ -106,6 +183,7 @@ impl Staging {
 
     /// Empties a slot that no zone has.
     pub fn drop_found(&mut self, index: SlotIndex) {
+        self.changes += 1;
         let slot = &mut self.slots[index.0 as usize];
         slot.release();
         if slot.is_free() {
@@ -148,7 +226,7 @@ mod test {
     #[test]
     fn what_is_owed_is_there() {
         let mut staging = Staging::new(None, 6, 2, 8);
-        let (mut quiet, mut busy) = (staging.begin(2), staging.begin(1));
+        let (mut quiet, mut busy) = (staging.begin_again(2), staging.begin(1));
         let mut taken = Vec::new();
         while let Some(index) = staging.take(&mut busy, NAME) {
             taken.push(index);
@@ -161,5 +239,29 @@ mod test {
         assert_eq!(staging.take(&mut busy, NAME), None, "it is owed again");
         staging.end(&mut quiet);
         assert!(staging.take(&mut busy, NAME).is_some(), "it is owed nothing any more");
+    }
+
+    /// Goal: promises are kept, in turn, and a claim that waits holds nothing. Method: three claims on slots that serve two of them.
+    #[test]
+    fn promises_are_made_in_turn() {
+        let mut staging = Staging::new(None, 5, 2, 8);
+        let (mut first, mut second, mut third) = (staging.begin(2), staging.begin(3), staging.begin(1));
+        assert_eq!(staging.take(&mut second, NAME), None, "it is not its turn");
+        let held = staging.take(&mut first, NAME).expect("it is its turn");
+        assert!(staging.take(&mut second, NAME).is_some());
+        staging.will_end(&mut first);
+        assert_eq!(staging.take(&mut third, NAME), None, "all are promised, and some come back");
+        let before = staging.changes();
+        staging.release(&mut first, held);
+        staging.end(&mut first);
+        assert!(staging.changes() > before, "whoever waits is to try again");
+        assert!(staging.take(&mut third, NAME).is_some());
+        let (mut fourth, mut fifth) = (staging.begin(1), staging.begin(1));
+        assert_eq!(staging.take(&mut fifth, NAME), None, "it is the turn of the one before");
+        staging.end(&mut fourth);
+        assert!(staging.take(&mut fifth, NAME).is_some(), "who ends waits no more");
+        let mut last = staging.begin(2);
+        assert_eq!(staging.ending, 0);
+        assert!(staging.take(&mut last, NAME).is_some(), "what never comes back is not waited for");
     }
 }

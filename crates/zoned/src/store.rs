@@ -13,7 +13,7 @@ use crate::retiring::Retiring;
 use crate::set::{Set, ZoneSetDefinition};
 use crate::shape::ZoneShape;
 use crate::staging::Staging;
-use crate::states::{Change, ZoneRefusal, ZoneView};
+use crate::states::{Change, ZoneRefusal, ZoneState, ZoneView};
 use crate::token::Kind;
 use crate::writer::Step;
 use crate::zone::{Zone, ZoneName};
@@ -94,7 +94,7 @@ impl ZoneStore {
         space: &mut dyn EraseBlockSpace,
         staging: Option<ProtectedRegion>,
     ) -> ZoneStore {
-        let facts = facts_of(space);
+        let facts = Facts::of(space);
         let unit_ius = facts.block.program_unit_ius();
         let plain = PLAIN_SLOTS_PER_UNIT * u32::from(facts.units);
         let mut staging = Staging::new(staging, plain, unit_ius, facts.mode.bytes_per_iu());
@@ -492,7 +492,11 @@ impl ZoneStore {
             completions.push(ZoneCompletion { token, result: Ok(ZoneAnswer::Written(lba)) });
         }
         while let Some((set, zone)) = self.busy.pop() {
+            let before = self.staging.changes();
             self.work_zone(set, zone, now, space, completions);
+            if self.staging.changes() != before {
+                self.list_starved();
+            }
         }
         if self.copies.ended(&completions[before..]) {
             self.go_on_copying(space, completions);
@@ -519,6 +523,9 @@ impl ZoneStore {
         let Some(of_set) = self.sets.get_mut(usize::from(set)).and_then(Option::as_mut) else { return };
         let Some(zone) = of_set.zones[number as usize].as_deref_mut() else { return };
         zone.is_listed = false;
+        if of_set.states.zone(number).state == ZoneState::Full {
+            self.staging.will_end(&mut zone.claim);
+        }
         let mut lent = Lent {
             shape: of_set.shape,
             facts: self.facts,
@@ -551,6 +558,8 @@ impl ZoneStore {
         let unsafe_rows = self.facts.block.unsafe_units;
         zone.release_safe(&of_set.shape, unsafe_rows, lent.staging);
         if zone.is_worn {
+            // It takes nothing more, so nobody waits for its turn.
+            self.staging.end(&mut zone.claim);
             zone.refuse_tasks(completions);
             let before = of_set.states.zone(number).state;
             of_set.states.wear_out(number, &mut self.changes);
@@ -638,9 +647,4 @@ impl ZoneStore {
         self.busy.clear();
         self.starved.clear();
     }
-}
-
-fn facts_of(space: &dyn EraseBlockSpace) -> Facts {
-    let block = *space.shape();
-    Facts { block, mode: block.content_mode, units: space.unit_count() }
 }

@@ -691,10 +691,10 @@ fn planted_bugs_are_noticed() {
         ("zoned: older blocks of a zone that ends stay", || (30..60).for_each(run)),
         ("zoned: a zone is filled up before its finish is durable", || (0..40).for_each(run)),
         ("zoned: a finished zone is not written down", || (0..20).for_each(run)),
-        ("zoned: a zone begins behind its first unit", || (235..260).for_each(run)),
+        ("zoned: a zone begins behind its first unit", || (80..90).for_each(run)),
         ("zoned: rows that no longer count stay", || (10..60).for_each(run)),
         ("zoned: a copy that is not complete counts", || (0..20).for_each(run)),
-        ("zoned: the end of a copy is not staged", || (2045..2060).for_each(run)),
+        ("zoned: the end of a copy is not staged", || (4285..4292).for_each(run)),
         ("zoned: only the first row says whose a block is", || (0..30).for_each(run_with_losses)),
         ("zoned: rows that are lost do not count", || (0..30).for_each(run_with_losses)),
     ]);

@@ -113,7 +113,7 @@ impl ZoneStore {
         let settles = self.settles();
         let set = self.sets[usize::from(name.set)].as_mut().expect("found with its set");
         let shape = set.shape;
-        let claim = self.staging.begin(set.slots_owed);
+        let claim = self.staging.begin_again(set.slots_owed);
         let mut zone = Box::new(Zone::new(name, &shape, claim));
         let mut best: Vec<Option<FoundBlock>> = vec![None; usize::from(shape.width)];
         for found in life.blocks {

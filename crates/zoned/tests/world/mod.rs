@@ -16,6 +16,8 @@ pub const UNIT_IUS: u64 = 8;
 pub struct World {
     pub space: FakeSpace,
     memory: Option<ProtectedMemory>,
+    /// Zones of the namespace, two of which may be active.
+    pub zones: u32,
     pub store: Option<ZoneStore>,
     pub random: Random,
     now: Time,
@@ -27,10 +29,22 @@ impl World {
         World { memory: Some(ProtectedMemory::in_memory(20 * 256)), ..World::without_protected_memory() }
     }
 
+    /// With protected memory for two active zones of cells that a power cut can destroy `unsafe_units` units back, and no more.
+    pub fn with_cells_at_risk(unsafe_units: u32, zones: u32) -> World {
+        let slots = 2 * (u32::from(WIDTH) * unsafe_units + 1);
+        World {
+            space: FakeSpace::new(shape(ContentMode::Tags, unsafe_units), WIDTH, zones + 10),
+            memory: Some(ProtectedMemory::in_memory(slots as usize * 256)),
+            zones,
+            ..World::without_protected_memory()
+        }
+    }
+
     pub fn without_protected_memory() -> World {
         World {
             space: FakeSpace::new(shape(ContentMode::Tags, 0), WIDTH, 16),
             memory: None,
+            zones: 2,
             store: None,
             random: Random::of(3),
             now: Time::ZERO,
@@ -41,7 +55,7 @@ impl World {
     pub fn open(&mut self) {
         let definition = ZoneSetDefinition {
             id: 1,
-            zones: 2,
+            zones: self.zones,
             width: WIDTH,
             active_max: 2,
             open_max: 2,
