@@ -20,6 +20,9 @@ struct Chunk {
     resets: bool,
     /// A write ended with the chunk closed.
     was_closed: bool,
+    /// A write was refused as one behind another that failed; a write failed.
+    is_refused: bool,
+    has_failed: bool,
     /// Something failed, and the host does not know how far it is written.
     is_doubtful: bool,
     under_way: u32,
@@ -216,7 +219,7 @@ impl ChunkHost {
         self.requests.clear();
         (self.was_cut, self.looks) = (is_cut, false);
         for chunk in &mut self.chunks {
-            (chunk.under_way, chunk.is_doubtful) = (0, true);
+            (chunk.under_way, chunk.is_doubtful, chunk.is_refused) = (0, true, false);
         }
     }
 
@@ -243,11 +246,17 @@ impl ChunkHost {
                         ));
                     }
                     Ok(()) => of.answered = end,
-                    // Those behind one that failed are refused for another reason.
+                    // Those behind one that failed are refused, and may be told of it before that one.
                     Err(NamespaceError::Chunk(ChunkRefusal::OutOfOrder)) if !of.is_doubtful => {
-                        return Err(format!("chunk {chunk}: a write to {end} is refused as out of order"));
+                        if of.under_way == 0 {
+                            return Err(format!(
+                                "chunk {chunk}: a write to {end} is refused as out of order"
+                            ));
+                        }
+                        (of.is_doubtful, of.is_refused) = (true, true);
                     }
                     Err(error) if closes(&error) => {
+                        of.has_failed |= error != NamespaceError::Chunk(ChunkRefusal::OutOfOrder);
                         let is_early = error == NamespaceError::Chunk(ChunkRefusal::EarlyClose);
                         self.early_closes += u64::from(is_early);
                         of.was_closed |= is_early;
@@ -333,6 +342,9 @@ impl ChunkHost {
             *chunk = Chunk { is_offline: true, ..Chunk::default() };
             return Ok(());
         }
+        if chunk.is_refused && !chunk.has_failed {
+            return wrong("a write was refused as out of order, and none before it failed");
+        }
         if chunk.was_closed && found.state != ChunkState::Closed {
             return wrong("a program failed in it");
         }
@@ -349,6 +361,7 @@ impl ChunkHost {
         chunk.answered = found.written;
         chunk.is_closed = found.state == ChunkState::Closed;
         (chunk.resets, chunk.is_doubtful, chunk.was_closed) = (false, false, false);
+        (chunk.is_refused, chunk.has_failed) = (false, false);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::oracle::{Finding, WriteId};
 use crate::placed::Placed;
 use crate::plan::{Action, Lane, PlacementStep, Range, pid_of, placed_by};
 use crate::run::administrator::Sight;
-use crate::system::{HostCommand, PlacementStatistics};
+use crate::system::{Accounting, HostCommand, PlacementStatistics};
 use crate::tag::VolumeNumber;
 use diecut_nvme::fdp::parse_status;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const COUNTED_IUS: u32 = 3;
 /// Writes of one IU between two looks at the statistics.
 const MEASURED_WRITES: u64 = 200;
+/// How often a moment is waited for in which nothing is programmed.
+const STILL_TRIES: u32 = 4;
 
 /// How much of placement a run looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -237,11 +239,24 @@ impl Runner<'_> {
         self.system.placement_statistics(lane)
     }
 
+    /// What the host of a lane is told, and what chips did, of one moment: the cleaner may go on while a page is on its way.
+    fn still_statistics(&mut self, lane: Lane) -> Option<(PlacementStatistics, Accounting)> {
+        for _ in 0..STILL_TRIES {
+            let before = self.system.accounting()?;
+            let told = self.statistics(lane)?;
+            let after = self.system.accounting()?;
+            if before.chip_programmed_ius == after.chip_programmed_ius {
+                return Some((told, after));
+            }
+        }
+        None
+    }
+
     /// Write amplification as the host of a lane counts it is that of the medium.
     fn check_statistics(&mut self, lane: Lane, volume: VolumeNumber) {
         let cuts = self.outcome.power_cuts;
         self.settle_calm();
-        let before = (self.statistics(lane), self.system.accounting());
+        let before = self.still_statistics(lane);
         let beside_ius = self.system.programmed_beside(lane);
         let answered = self.placing.answered(lane);
         let ius = self.plan.volume(volume).used_ius();
@@ -250,11 +265,11 @@ impl Runner<'_> {
             self.lanes[usize::from(lane.0)].steps.push_back(Action::Write { range, fua: false });
         }
         self.settle_calm();
-        let after = (self.statistics(lane), self.system.accounting());
+        let after = self.still_statistics(lane);
         let beside_ius = self.system.programmed_beside(lane) - beside_ius;
         // A cut that was armed at an operation of the medium may strike here.
         let is_calm = !self.stop && self.outcome.power_cuts == cuts && !self.may_lack(lane);
-        let (Some(one), Some(other), true) = (before.0, after.0, is_calm) else { return };
+        let (Some((one, first)), Some((other, last)), true) = (before, after, is_calm) else { return };
         let written_ius = self.placing.answered(lane) - answered;
         let host_bytes = other.host_written_bytes - one.host_written_bytes;
         if host_bytes != u128::from(written_ius * 4096) || written_ius != MEASURED_WRITES {
@@ -264,7 +279,6 @@ impl Runner<'_> {
             );
             return self.found(Finding::Conservation, detail);
         }
-        let (Some(first), Some(last)) = (before.1, after.1) else { return };
         let media_bytes = other.media_written_bytes - one.media_written_bytes;
         let chip_ius = last.chip_programmed_ius - first.chip_programmed_ius;
         if last.programmed_migration_ius != first.programmed_migration_ius {
