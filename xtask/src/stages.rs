@@ -66,7 +66,7 @@ static STAGES: [(&str, Work); 16] = [
     (
         "placement handles",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..400 --minutes 1 --floor 40",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..140 --minutes 1 --floor 40",
         ),
     ),
     (
