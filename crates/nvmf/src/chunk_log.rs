@@ -1,15 +1,14 @@
 //! Admin commands of Open-Channel 2.0: geometry, and the chunk information log. That page has the number of one of OCP. Whoever names the
 //! UUID of OCP gets OCP's; without a UUID a namespace with chunks gives its chunks.
 
+use crate::asking;
 use crate::connection::Connection;
 use crate::controller::Answer;
-use crate::event::Action;
 use crate::io::chunks::geometry_of;
-use crate::queue::{SlotIndex, SlotState};
+use crate::queue::SlotIndex;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::token::command_token;
-use diecut_namespace::contract::{ChunkRequest, NamespaceCommand, NamespaceOperation, SourceId};
+use diecut_namespace::contract::{ChunkRequest, NamespaceOperation};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::IDENTIFY_SIZE_BYTES;
 use diecut_nvme::opcode::admin;
@@ -69,8 +68,8 @@ pub(crate) fn put_off(
     let Some(index) = connection.subsystem.filter(|_| is_asked && entry.cdw14.get() & 0x7F == 0) else {
         return Ok(false);
     };
-    let shared = &mut *session.shared;
-    let subsystem = shared.subsystems.get_mut(index);
+    let shared = &*session.shared;
+    let subsystem = shared.subsystems.get(index);
     let Some(namespace) = subsystem.config.namespaces.get(&entry.nsid.get()) else { return Ok(false) };
     let Some(chunks) = &namespace.properties.chunks else { return Ok(false) };
     let size_bytes = u64::from(chunks.shape.all_chunks()) * DESCRIPTOR_BYTES;
@@ -84,21 +83,8 @@ pub(crate) fn put_off(
         first: first as u32,
         count_max: count_max.min(u32::MAX.into()) as u32,
     });
-    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
-    assert_eq!(queue.id, 0, "I-T11: an admin command came over an admin queue");
-    let slot = &mut queue.slots[usize::from(slot_index)];
-    slot.enter(SlotState::Submitted);
-    queue.submitted += 1;
-    let command = NamespaceCommand {
-        token: command_token(connection.index, slot_index),
-        namespace: namespace.namespace,
-        source: SourceId(connection.index),
-        arrived: slot.arrived,
-        operation,
-    };
-    subsystem.traffic.busy.begin(shared.now);
-    shared.watch(&command);
-    session.actions.push(Action::Submit(command));
+    let namespace = namespace.namespace;
+    asking::ask(session, connection, slot_index, namespace, operation);
     mark!("nvmf: chunks are asked how they are");
     Ok(true)
 }

@@ -1,13 +1,12 @@
 //! Format NVM (Base 2.0 section 5.14): all of a namespace reads as zeros, durably, before it is answered. What its erase blocks held stays
 //! on flash until they are erased for other data, so an erase of user data is not promised.
 
+use crate::asking;
 use crate::connection::Connection;
-use crate::event::Action;
-use crate::queue::{SlotIndex, SlotState};
+use crate::queue::SlotIndex;
 use crate::reservation;
 use crate::session::Session;
-use crate::token::command_token;
-use diecut_namespace::contract::{LbaRange, NamespaceCommand, NamespaceOperation, SourceId};
+use diecut_namespace::contract::{LbaRange, NamespaceOperation};
 use diecut_nvme::admin::FormatNvm;
 use diecut_nvme::{NSID_ALL, Status, SubmissionEntry};
 use diecut_units::mark;
@@ -22,10 +21,10 @@ pub(crate) fn begin(
     slot_index: SlotIndex,
     entry: &SubmissionEntry,
 ) -> Result<(), Status> {
-    let shared = &mut *session.shared;
+    let shared = &*session.shared;
     let index = connection.subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let number = connection.association.expect("I-T11: a live connection has an association");
-    let subsystem = shared.subsystems.get_mut(index);
+    let subsystem = shared.subsystems.get(index);
     let format = FormatNvm::decode(entry);
     let nsid = entry.nsid.get();
     // FNA bit 3: all namespaces at once are not formatted. One kind of erase, which is none; there are no keys to forget.
@@ -49,21 +48,8 @@ pub(crate) fn begin(
     let lba_count = lba_count.map_err(|_| Status::INVALID_FIELD.do_not_retry())?;
     let range = LbaRange { first_lba: 0, lba_count };
     let operation = NamespaceOperation::WriteZeroes { range, may_deallocate: true, force_unit_access: true };
-    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
-    assert_eq!(queue.id, 0, "I-T11: an admin command came over an admin queue");
-    let slot = &mut queue.slots[usize::from(slot_index)];
-    slot.enter(SlotState::Submitted);
-    queue.submitted += 1;
-    let command = NamespaceCommand {
-        token: command_token(connection.index, slot_index),
-        namespace: namespace.namespace,
-        source: SourceId(connection.index),
-        arrived: slot.arrived,
-        operation,
-    };
-    subsystem.traffic.busy.begin(shared.now);
-    shared.watch(&command);
-    session.actions.push(Action::Submit(command));
+    let namespace = namespace.namespace;
+    asking::ask(session, connection, slot_index, namespace, operation);
     mark!("nvmf: namespace formatted");
     Ok(())
 }

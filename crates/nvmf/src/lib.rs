@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod asking;
 mod associations;
 mod awaiting;
 mod budget;
