@@ -23,6 +23,8 @@ pub(super) enum Use {
     Empty,
     /// Written, or about to be.
     Held,
+    /// Written or finished: nothing is to be done that it takes no more.
+    Full,
     /// It can be read and neither be written nor reset.
     ReadOnly,
     Offline,
@@ -50,7 +52,7 @@ impl Known {
         let written = u32::try_from(zone.written_lbas / lbas_of_iu).unwrap_or(u32::MAX).min(pages);
         let (state, written_ius) = match zone.state {
             zone_state::EMPTY => (Use::Empty, 0),
-            zone_state::FULL => (Use::Held, pages),
+            zone_state::FULL => (Use::Full, pages),
             zone_state::READ_ONLY => (Use::ReadOnly, pages),
             zone_state::OFFLINE => (Use::Offline, 0),
             _ => (Use::Held, written),
@@ -94,8 +96,10 @@ mod test {
         };
         let own = zone(zone_state::CLOSED, Some(b"DCFZ\x02\0\0"));
         assert_eq!((own.state, own.purpose, own.written_ius), (Use::Held, 2, 12));
-        for foreign in [zone(zone_state::CLOSED, None), zone(zone_state::FULL, Some(b"XXXX\x02\0"))] {
-            assert_eq!((foreign.state, foreign.purpose), (Use::Held, PURPOSE_FOREIGN));
+        let written = (zone(zone_state::CLOSED, None), Use::Held);
+        let full = (zone(zone_state::FULL, Some(b"XXXX\x02\0")), Use::Full);
+        for (foreign, state) in [written, full] {
+            assert_eq!((foreign.state, foreign.purpose), (state, PURPOSE_FOREIGN));
         }
         assert_eq!(zone(zone_state::FULL, None).written_ius, 500, "where its last write ended is not known");
         assert_eq!(zone(zone_state::EMPTY, None).state, Use::Empty);

@@ -162,8 +162,10 @@ impl Medium for Zones {
 
     fn held_blocks(&self) -> Result<Vec<HeldRecord>, BlockError> {
         let zones = self.lock();
-        let held =
-            zones.iter().zip(0..).filter(|(known, _)| matches!(known.state, Use::Held | Use::ReadOnly));
+        let held = zones
+            .iter()
+            .zip(0..)
+            .filter(|(known, _)| matches!(known.state, Use::Held | Use::Full | Use::ReadOnly));
         let records = held.map(|(known, index)| HeldRecord {
             block: LogicalBlock { unit: UnitIndex(0), index },
             purpose: known.purpose,
@@ -181,7 +183,8 @@ impl Medium for Zones {
         }
         let kept: std::collections::BTreeSet<u32> = blocks.iter().map(|block| block.index).collect();
         let others: Vec<u32> = (0..self.namespace.zones)
-            .filter(|zone| !kept.contains(zone) && self.lock()[*zone as usize].state == Use::Held)
+            .filter(|zone| !kept.contains(zone))
+            .filter(|zone| matches!(self.lock()[*zone as usize].state, Use::Held | Use::Full))
             .collect();
         for zone in others {
             self.free(LogicalBlock { unit: UnitIndex(0), index: zone })?;
@@ -289,9 +292,13 @@ impl Medium for Zones {
     }
 
     fn close(&self, block: LogicalBlock) -> Result<(), BlockError> {
+        // One that the medium said to be full needs no command; at an attach most are.
         if self.known(block)?.state == Use::Held {
-            // One that is full already says so; one that cannot be finished is looked at when it is freed.
-            self.run(vec![Errand::of(self.namespace.finish(block.index))])?;
+            let status = self.run(vec![Errand::of(self.namespace.finish(block.index))])?[0];
+            // One that cannot be finished is looked at when it is freed.
+            if status.is_success() {
+                self.lock()[block.index as usize].state = Use::Full;
+            }
         }
         Ok(())
     }
@@ -301,7 +308,7 @@ impl Medium for Zones {
             Use::Empty => return Err(BlockError::Status(Status::NotAllocated)),
             // Nothing of it is needed, and it is of no use any more.
             Use::ReadOnly | Use::Offline => return Ok(()),
-            Use::Held => {}
+            Use::Held | Use::Full => {}
         }
         let status = self.run(vec![Errand::of(self.namespace.reset(block.index))])?[0];
         if status.is_success() {
@@ -325,7 +332,8 @@ impl Medium for Zones {
         }
         let zones = self.lock();
         let free = zones.iter().filter(|known| known.state == Use::Empty).count();
-        let good = zones.iter().filter(|known| matches!(known.state, Use::Empty | Use::Held)).count();
+        let good =
+            zones.iter().filter(|known| matches!(known.state, Use::Empty | Use::Held | Use::Full)).count();
         Ok((free as u32, good as u32))
     }
 }
