@@ -70,6 +70,7 @@ mod replay_cli;
 pub mod repro;
 pub mod rerun;
 pub mod run;
+mod scene;
 pub mod set;
 mod shards;
 pub mod shrink;

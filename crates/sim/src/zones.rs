@@ -9,20 +9,16 @@ mod areas;
 mod host;
 mod losses;
 
-use crate::shards::Shards;
+use crate::scene::{Scene, Server};
 use areas::AreaHost;
 use diecut_devices::{Backing, Device, FaultPlan, FaultRates, Options, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::{
     CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId, NamespaceOperation, SourceId,
 };
-use diecut_shard::control::{
-    ControlRequest, ControlResponse, ControlToken, TenantSpec, VolumeSpec, VssdSpec,
-};
-use diecut_shard::drive::{Action, Event};
+use diecut_shard::control::{ControlRequest, TenantSpec, VolumeSpec, VssdSpec};
 use diecut_shard::{DOOR_SOURCE_BIT, ShardConfig};
 use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
-use diecut_units::{Span, Time};
 use diecut_vssd::PoolConfig;
 use host::{NeighbourHost, ZoneHost};
 use rand::{RngExt, SeedableRng};
@@ -59,23 +55,15 @@ impl std::ops::AddAssign for Figures {
     }
 }
 
-/// Steps of a life between two restarts, at most.
-const STEPS_MAX: u64 = 500;
-/// Turns of the scene in which commands are answered, at most: more is a command that hangs.
-const TURNS_MAX: u32 = 400_000;
 const NEIGHBOUR: &str = "neighbour";
 const ZONED: &str = "zoned";
 const STAGING_BYTES: usize = 512 << 10;
 /// Program units of a random write area.
 const AREA_UNITS: u32 = 2;
 
-struct Scene {
-    shards: Option<Shards>,
-    config: ShardConfig,
-    seed: u64,
-    now: Time,
+struct Zones {
+    server: Server,
     random: Xoshiro256PlusPlus,
-    answer: Option<ControlResponse>,
     zones: Vec<ZoneHost>,
     /// Where the device has protected memory.
     areas: Option<AreaHost>,
@@ -95,30 +83,13 @@ pub fn run(seed: u64, lives: u32) -> Result<Figures, String> {
 }
 
 fn play(seed: u64, lives: u32) -> Result<Figures, String> {
-    let mut scene = Scene::new(seed)?;
-    match live(&mut scene, lives) {
+    let mut scene = Zones::new(seed)?;
+    match scene.live(lives) {
         // Programs that failed have used up its good blocks: its zones are read-only, and what they hold was compared until then.
         Err(error) if host::is_of_worn_zones(&error) && scene.is_worn_out() => Ok(()),
         other => other,
     }?;
     Ok(scene.figures)
-}
-
-fn live(scene: &mut Scene, lives: u32) -> Result<(), String> {
-    for life in 0..lives {
-        for _ in 0..scene.random.random_range(0..STEPS_MAX) {
-            scene.step()?;
-        }
-        if scene.random.random_ratio(1, 3) {
-            scene.settle()?;
-            scene.read_all()?;
-        }
-        scene.restart()?;
-        if life + 1 == lives || scene.random.random_ratio(1, 2) {
-            scene.read_all()?;
-        }
-    }
-    Ok(())
 }
 
 fn device(seed: u64, random: &mut Xoshiro256PlusPlus) -> Result<Device, String> {
@@ -135,8 +106,8 @@ fn device(seed: u64, random: &mut Xoshiro256PlusPlus) -> Result<Device, String> 
     Device::create(&profile, options).map_err(|error| error.to_string())
 }
 
-impl Scene {
-    fn new(seed: u64) -> Result<Scene, String> {
+impl Zones {
+    fn new(seed: u64) -> Result<Zones, String> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x007a_6f6e_6573);
         let device = device(seed, &mut random)?;
         let is_protected = device.protected_memory().is_some();
@@ -146,14 +117,9 @@ impl Scene {
             staging_bytes_per_vssd: STAGING_BYTES,
             ..ShardConfig::default()
         };
-        let shards = Shards::new(device, &config, 1, seed, Time::ZERO);
-        let mut scene = Scene {
-            shards: Some(shards),
-            config,
-            seed,
-            now: Time::ZERO,
+        let mut scene = Zones {
+            server: Server::new(device, config, seed)?,
             random,
-            answer: None,
             zones: Vec::new(),
             areas: None,
             neighbour: NeighbourHost::new(),
@@ -161,17 +127,20 @@ impl Scene {
             page_ius,
             figures: Figures::default(),
         };
-        scene.open()?;
         for tenant in [ZONED, NEIGHBOUR] {
-            scene.done(ControlRequest::CreateTenant(TenantSpec::new(tenant)))?;
+            scene.server.done(ControlRequest::CreateTenant(TenantSpec::new(tenant)))?;
             let serves = if tenant == ZONED { Serves::Zones } else { Serves::Volumes };
             let isolation = Isolation::Channel;
             let capacity = Size(if tenant == ZONED { 6 << 20 } else { 4 << 20 });
             let vssd = VssdSpec { serves, capacity, ..VssdSpec::new(tenant, tenant, isolation, 400) };
-            scene.done(ControlRequest::CreateVssd(vssd))?;
+            scene.server.done(ControlRequest::CreateVssd(vssd))?;
         }
-        scene.done(ControlRequest::CreateVolume(VolumeSpec::new(NEIGHBOUR, NEIGHBOUR, Size(1 << 20))))?;
-        let room = scene.shards().lead().state().vssds[ZONED].zone_room.ok_or("no room for zones")?;
+        scene.server.done(ControlRequest::CreateVolume(VolumeSpec::new(
+            NEIGHBOUR,
+            NEIGHBOUR,
+            Size(1 << 20),
+        )))?;
+        let room = scene.server.lead().state().vssds[ZONED].zone_room.ok_or("no room for zones")?;
         scene.row_pages = room.unit_ius / page_ius;
         let block_bytes = u64::from(room.rows) * u64::from(room.unit_ius) * 4096;
         for (index, (width, zones)) in [(1, 6), (room.units, 4)].into_iter().enumerate() {
@@ -186,8 +155,8 @@ impl Scene {
                 },
                 ..VolumeSpec::new(&name, ZONED, Size(block_bytes * u64::from(width) * zones))
             };
-            scene.done(ControlRequest::CreateVolume(spec))?;
-            let record = &scene.shards().lead().state().volumes[&name];
+            scene.server.done(ControlRequest::CreateVolume(spec))?;
+            let record = &scene.server.lead().state().volumes[&name];
             let capacity = u32::from(width) * room.rows * room.unit_ius;
             let step = if is_protected { 1 } else { room.unit_ius };
             let namespace = NamespaceId(record.namespace);
@@ -196,7 +165,7 @@ impl Scene {
         if is_protected {
             scene.make_areas(room.rows, room.unit_ius)?;
         }
-        let namespace = NamespaceId(scene.shards().lead().state().volumes[NEIGHBOUR].namespace);
+        let namespace = NamespaceId(scene.server.lead().state().volumes[NEIGHBOUR].namespace);
         scene.neighbour.shown(namespace);
         Ok(scene)
     }
@@ -214,67 +183,56 @@ impl Scene {
         };
         let size = Size(u64::from(capacity) * 4096 * u64::from(zones));
         let spec = VolumeSpec { zones: of_zones, ..VolumeSpec::new(NAME, ZONED, size) };
-        self.done(ControlRequest::CreateVolume(spec))?;
-        let namespace = NamespaceId(self.shards().lead().state().volumes[NAME].namespace);
+        self.server.done(ControlRequest::CreateVolume(spec))?;
+        let namespace = NamespaceId(self.server.lead().state().volumes[NAME].namespace);
         self.areas = Some(AreaHost::new(namespace, zones, capacity, area, unit_ius));
         Ok(())
     }
 
-    fn shards(&self) -> &Shards {
-        self.shards.as_ref().expect("shards stand")
-    }
-
     /// A vSSD has no good blocks left in reserve.
     fn is_worn_out(&self) -> bool {
-        let lead = self.shards().lead();
+        let lead = self.server.lead();
         let number = |vssd: &str| diecut_vssd::VssdId(lead.state().vssds[vssd].number);
         [ZONED, NEIGHBOUR].into_iter().any(|vssd| lead.pool().is_read_only(number(vssd)))
     }
 
-    fn shards_mut(&mut self) -> &mut Shards {
-        self.shards.as_mut().expect("shards stand")
-    }
-
-    fn open(&mut self) -> Result<(), String> {
-        self.turn_until(|scene| scene.shards().lead().is_ready())
-    }
-
-    fn done(&mut self, request: ControlRequest) -> Result<(), String> {
-        let mut actions = Vec::new();
-        let event = Event::Control { token: ControlToken(1), request: Box::new(request.clone()) };
-        let now = self.now;
-        self.shards_mut().handle(0, event, now, &mut actions);
-        self.act(actions);
-        self.turn_until(|scene| scene.answer.is_some())?;
-        match self.answer.take() {
-            Some(ControlResponse::Done | ControlResponse::Unchanged) => Ok(()),
-            other => Err(format!("{request:?}: {other:?}")),
+    /// No more is lost than what lay on pages that are.
+    fn count_lost(&self) -> Result<(), String> {
+        let of_zones: usize = self.zones.iter().map(|host| host.lost.count()).sum();
+        let lost = of_zones + self.areas.as_ref().map_or(0, |host| host.lost.count());
+        if lost as u64 > self.figures.lost_pages * u64::from(self.page_ius) {
+            return Err(format!("{lost} IUs are lost with {} pages", self.figures.lost_pages));
         }
+        Ok(())
     }
 
-    fn act(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            if let Action::Answer { response, .. } = action {
-                self.answer = Some(*response);
-            }
-        }
+    fn submit(&mut self, host: u64, namespace: NamespaceId, number: u64, operation: NamespaceOperation) {
+        let command = NamespaceCommand {
+            token: CommandToken(host << 56 | number),
+            namespace,
+            source: SourceId(DOOR_SOURCE_BIT | host as u32),
+            arrived: self.server.now,
+            operation,
+        };
+        self.server.lead_mut().submit(command);
     }
 
-    /// Goes on to what happens next. Says whether anything does.
-    fn turn(&mut self) -> Result<bool, String> {
-        let next = self.shards().deadline();
-        if next == Time::NEVER {
-            return Ok(false);
-        }
-        self.now = self.now.max(next);
-        let now = self.now;
-        let mut actions = Vec::new();
-        self.shards_mut().work(0, now, &mut actions);
-        self.act(actions);
-        let mut completions = Vec::new();
-        self.shards_mut().lead_mut().take_completions(&mut completions);
-        completions.into_iter().try_for_each(|completion| self.completed(completion))?;
-        Ok(true)
+    fn zones_are_quiet(&self) -> bool {
+        self.zones.iter().all(ZoneHost::is_quiet) && self.areas.as_ref().is_none_or(AreaHost::is_quiet)
+    }
+}
+
+impl Scene for Zones {
+    fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
+    fn random(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.random
     }
 
     fn completed(&mut self, completion: NamespaceCompletion) -> Result<(), String> {
@@ -311,39 +269,6 @@ impl Scene {
         }
     }
 
-    /// No more is lost than what lay on pages that are.
-    fn count_lost(&self) -> Result<(), String> {
-        let of_zones: usize = self.zones.iter().map(|host| host.lost.count()).sum();
-        let lost = of_zones + self.areas.as_ref().map_or(0, |host| host.lost.count());
-        if lost as u64 > self.figures.lost_pages * u64::from(self.page_ius) {
-            return Err(format!("{lost} IUs are lost with {} pages", self.figures.lost_pages));
-        }
-        Ok(())
-    }
-
-    fn turn_until(&mut self, is_over: impl Fn(&Scene) -> bool) -> Result<(), String> {
-        for _ in 0..TURNS_MAX {
-            if is_over(self) {
-                return Ok(());
-            }
-            if !self.turn()? {
-                self.now += Span::from_millis(1);
-            }
-        }
-        Err(format!("it comes to no end: {}", self.shards().lead().describe()))
-    }
-
-    fn submit(&mut self, host: u64, namespace: NamespaceId, number: u64, operation: NamespaceOperation) {
-        let command = NamespaceCommand {
-            token: CommandToken(host << 56 | number),
-            namespace,
-            source: SourceId(DOOR_SOURCE_BIT | host as u32),
-            arrived: self.now,
-            operation,
-        };
-        self.shards_mut().lead_mut().submit(command);
-    }
-
     fn step(&mut self) -> Result<(), String> {
         let zoned = self.zones.len();
         let at = self.random.random_range(0..zoned + 2);
@@ -359,19 +284,11 @@ impl Scene {
         if let Some((host, namespace, (number, operation))) = asked {
             self.submit(host, namespace, number, operation);
         }
-        for _ in 0..self.random.random_range(0..4) {
-            self.turn()?;
-        }
-        Ok(())
+        self.some_turns()
     }
 
-    /// Everything that is under way ends.
     fn settle(&mut self) -> Result<(), String> {
         self.turn_until(|scene| scene.neighbour.is_quiet() && scene.zones_are_quiet())
-    }
-
-    fn zones_are_quiet(&self) -> bool {
-        self.zones.iter().all(ZoneHost::is_quiet) && self.areas.as_ref().is_none_or(AreaHost::is_quiet)
     }
 
     fn read_all(&mut self) -> Result<(), String> {
@@ -393,37 +310,26 @@ impl Scene {
         self.settle()
     }
 
-    /// The process dies, or the power goes; then what is there is compared with what may be.
     fn restart(&mut self) -> Result<(), String> {
         let is_cut = self.random.random_ratio(2, 3);
-        let now = self.now;
-        let state = self.shards().lead().state();
+        let state = self.server.lead().state();
         let number = state.vssds[ZONED].number;
-        let appended = self.shards().lead().pool().appended_ius(diecut_vssd::VssdId(number));
+        let appended = self.server.lead().pool().appended_ius(diecut_vssd::VssdId(number));
         self.figures.programmed_ius += appended;
         self.figures.restarts[usize::from(is_cut)] += 1;
         let loses_page = self.random.random_ratio(1, 4);
-        let shards = self.shards.as_ref().expect("shards stand");
-        let chosen = if loses_page { losses::choose(shards.lead(), number, &mut self.random) } else { None };
-        let media = self.shards_mut().lead_mut().media_mut().emulated_mut();
-        if is_cut {
-            media.power_cut(now)
-        } else {
-            media.process_death(now)
-        }
-        let mut device = self.shards.take().expect("shards stand").into_device();
-        if !device.emulated().is_powered() {
-            device.emulated_mut().power_on();
-        }
-        if let Some(block) = chosen {
-            let is_lost = losses::lose(&mut device, block, self.row_pages, &mut self.random);
-            self.figures.lost_pages += u64::from(is_lost);
-        }
-        self.shards = Some(Shards::new(device, &self.config, 1, self.seed, now));
+        let lead = self.server.lead();
+        let chosen = if loses_page { losses::choose(lead, number, &mut self.random) } else { None };
         self.neighbour.crashed();
         self.zones.iter_mut().for_each(ZoneHost::crashed);
         self.areas.iter_mut().for_each(AreaHost::crashed);
-        self.open()?;
+        let (random, row_pages, lost_pages) =
+            (&mut self.random, self.row_pages, &mut self.figures.lost_pages);
+        self.server.restart(is_cut, |device| {
+            if let Some(block) = chosen {
+                *lost_pages += u64::from(losses::lose(device, block, row_pages, random));
+            }
+        })?;
         for at in 0..self.zones.len() {
             let (number, namespace) = (self.zones[at].number, self.zones[at].namespace);
             let (token, operation) = self.zones[at].look();
@@ -433,7 +339,7 @@ impl Scene {
             let (namespace, (token, operation)) = (areas.namespace, areas.look());
             self.submit(areas::NUMBER, namespace, token, operation);
         }
-        self.turn_until(Scene::zones_are_quiet)
+        self.turn_until(Zones::zones_are_quiet)
     }
 }
 
