@@ -34,7 +34,7 @@ fn write_setup(folder: &Path, isolation: &str, size: &str, more: &str) {
 }
 
 fn content(chunk: u32, first: u32, count: u32) -> Vec<u8> {
-    let block = |at: u32| u64::from(chunk) << 32 | u64::from(at) + 1;
+    let block = |at: u32| (u64::from(chunk) << 32) | (u64::from(at) + 1);
     let word = |at: u32| block(at).to_le_bytes().repeat(LBA_BYTES as usize / 8);
     (first..first + count).flat_map(word).collect()
 }
