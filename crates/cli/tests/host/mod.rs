@@ -1,4 +1,5 @@
 //! A host over real sockets, for tests of the binary.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use diecut_initiator::{Admin, Collect, QueuePair, QueueParameters, Token};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
@@ -35,9 +36,14 @@ fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 impl Host {
     /// To subsystem `nqn.2026-11.org.diecut:TENANT`.
     pub fn connect(address: SocketAddr, tenant: &str) -> std::io::Result<Host> {
+        Host::connect_as(address, tenant, [tenant.as_bytes()[0]; 16])
+    }
+
+    /// As [`Host::connect`], with a host identifier of its own.
+    pub fn connect_as(address: SocketAddr, tenant: &str, id: [u8; 16]) -> std::io::Result<Host> {
         let host = QualifiedName::new(&format!("nqn.2014-08.org.nvmexpress:uuid:{tenant}")).unwrap();
         let subsystem = QualifiedName::new(&format!("nqn.2026-11.org.diecut:{tenant}")).unwrap();
-        let mut admin = Admin::new(QueueParameters::admin(host, [tenant.as_bytes()[0]; 16], subsystem), 1);
+        let mut admin = Admin::new(QueueParameters::admin(host, id, subsystem), 1);
         let mut first = dial(address)?;
         while admin.facts().is_none() {
             let bytes = admin.output().to_vec();
@@ -54,7 +60,6 @@ impl Host {
     }
 
     /// Asks its controller for `to_host_bytes` bytes with an admin command.
-    #[allow(dead_code, reason = "each test program uses a part")]
     pub fn ask(&mut self, entry: SubmissionEntry, to_host_bytes: u32) -> std::io::Result<(Status, Vec<u8>)> {
         let (stream, admin) = &mut self.admin;
         let token = Token(1);
