@@ -14,6 +14,7 @@ mod loads;
 mod lsm;
 mod migration;
 mod motivation;
+mod performashape;
 pub mod plot;
 pub mod report;
 mod sharing;
@@ -95,6 +96,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fdp::TENANTS,
     fdp::CACHELIB,
     fdp::ISOLATION,
+    performashape::EXPERIMENT,
 ];
 
 /// Why nothing was run.

@@ -8,7 +8,9 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{
+    AdmissionConfig, CostModel, DOOR_SOURCE_BIT, DeviceShaper, PoolConfig, Shard, ShardConfig,
+};
 use diecut_spec::{Isolation, PlacementIsolation, Serves, Sharing, Size};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, Time};
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ pub(super) struct Ground {
     pub soft_planes_per_die: u16,
     /// What commands cost the shard's core; `None`: nothing.
     pub cost_model: Option<CostModel>,
+    /// What QoS sets, and what is in none, have together; `None`: no such bound.
+    pub device_shaper: Option<DeviceShaper>,
     pub seed: u64,
 }
 
@@ -38,7 +42,7 @@ impl Ground {
         profile.protected_memory_bytes = 64 << 20;
         profile.host.link_mb_per_s = 6_400.0;
         profile.host.latency_us = 5.0;
-        Ground { profile, soft_planes_per_die: 4, cost_model: None, seed }
+        Ground { profile, soft_planes_per_die: 4, cost_model: None, device_shaper: None, seed }
     }
 }
 
@@ -151,6 +155,7 @@ impl Stage {
         let config = ShardConfig {
             pool,
             cost_model: ground.cost_model,
+            admission: AdmissionConfig { device_shaper: ground.device_shaper, ..AdmissionConfig::default() },
             staging_bytes_per_vssd: STAGING_BYTES,
             ..ShardConfig::default()
         };
@@ -238,6 +243,12 @@ impl Stage {
     /// Another load on a volume that is there; the new number is the next one.
     pub fn create_alias(&mut self, volume: usize) {
         self.volumes.push(self.volumes[volume]);
+    }
+
+    /// A QoS set of these vSSDs.
+    pub fn create_set(&mut self, set: QosSetSpec, parts: &[usize]) -> Result<(), String> {
+        let vssds = parts.iter().map(|part| part_name(*part)).collect();
+        self.ask(ControlRequest::CreateQosSet(QosSetSpec { vssds, ..set }))
     }
 
     /// Changes settings of even wear.

@@ -81,7 +81,7 @@ fn ground(device: &Device, seed: u64, quick: bool) -> Result<Ground, String> {
     profile.geometry.blocks_per_plane = if quick { 48 } else { device.blocks_per_plane };
     profile.geometry.pages_per_block = if quick { 12 } else { device.pages_per_block };
     profile.protected_memory_bytes = 64 << 20;
-    Ok(Ground { profile, soft_planes_per_die: 4, cost_model: None, seed })
+    Ok(Ground { profile, soft_planes_per_die: 4, cost_model: None, device_shaper: None, seed })
 }
 
 fn run_for(stage: &mut Stage, loads: &mut [Plain], length: Span) {
