@@ -8,7 +8,8 @@
 # the machine's own apt configuration (or from DIECUT_DEBIAN_MIRROR). Needs no root when QEMU is already there.
 #
 # Leaves in FOLDER:
-#   base.cpio                 busybox, nvme-cli, e2fsprogs, xfsprogs, btrfs-progs, fio and the libraries they load
+#   base.cpio                 busybox, nvme-cli, e2fsprogs, xfsprogs, btrfs-progs, fio and the libraries they load; in /newer programs of
+#                             a later Debian (trixie): an nvme-cli and a fio that know more, tools of zonefs, f2fs and zoned devices
 #   <kernel>/vmlinuz          for kernel in 6.1 (cloud flavour) and 6.12 (full flavour, from bookworm-backports)
 #   <kernel>/modules.cpio     the modules the scenarios load, with their dependencies
 #   <kernel>/version          the kernel's own version string
@@ -61,39 +62,51 @@ if [ -z "$mirror" ]; then
 fi
 [ -n "$mirror" ] || die "no Debian mirror in this machine's apt sources; set DIECUT_DEBIAN_MIRROR to one"
 
-apt_root=$cache/apt
-mkdir -p "$apt_root"/state/lists/partial "$apt_root"/archives/partial "$apt_root"/sources
-: >"$apt_root/status"
-cat >"$apt_root/sources/debian.sources" <<SOURCES
+# use_apt NAME SUITES: package lists of these suites in a folder of their own; `apt_options` names it to apt's programs.
+use_apt() {
+  apt_root=$cache/apt-$1
+  mkdir -p "$apt_root"/state/lists/partial "$apt_root"/archives/partial "$apt_root"/sources
+  : >"$apt_root/status"
+  cat >"$apt_root/sources/debian.sources" <<SOURCES
 Types: deb
 URIs: $mirror
-Suites: bookworm bookworm-updates bookworm-backports
+Suites: $2
 Components: main
 Architectures: amd64
 Signed-By: $keyring
 SOURCES
-# An empty status file makes apt resolve every dependency, as for an empty machine.
-apt_options=(
-  -o "Dir::State=$apt_root/state" -o "Dir::State::status=$apt_root/status" -o "Dir::Cache=$apt_root"
-  -o "Dir::Cache::archives=$apt_root/archives" -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$apt_root/sources"
-  -o "Dir::Etc::Preferences=/dev/null" -o "Dir::Etc::PreferencesParts=/dev/null"
-  -o "APT::Architecture=amd64" -o "APT::Architectures=amd64" -o "APT::Sandbox::User=$(id -un)" -o "Debug::NoLocking=true"
-  -o "Acquire::Languages=none" -o "Acquire::Retries=3" -o "APT::Install-Recommends=false"
-)
-say "reading the package lists of bookworm and bookworm-backports"
-timeout 300 apt-get "${apt_options[@]}" update -qq || die "apt-get update of the private sources failed"
+  # An empty status file makes apt resolve every dependency, as for an empty machine.
+  apt_options=(
+    -o "Dir::State=$apt_root/state" -o "Dir::State::status=$apt_root/status" -o "Dir::Cache=$apt_root"
+    -o "Dir::Cache::archives=$apt_root/archives" -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$apt_root/sources"
+    -o "Dir::Etc::Preferences=/dev/null" -o "Dir::Etc::PreferencesParts=/dev/null"
+    -o "APT::Architecture=amd64" -o "APT::Architectures=amd64" -o "APT::Sandbox::User=$(id -un)" -o "Debug::NoLocking=true"
+    -o "Acquire::Languages=none" -o "Acquire::Retries=3" -o "APT::Install-Recommends=false"
+  )
+  say "reading the package lists of $2"
+  timeout 300 apt-get "${apt_options[@]}" update -qq || die "apt-get update of the private sources failed"
+}
+# download FOLDER PACKAGES...: unpacks packages with all they need into a folder.
+download() {
+  local folder=$1 package; shift
+  say "downloading $* and what they need"
+  timeout 900 apt-get "${apt_options[@]}" install -y -qq --download-only "$@" >"$apt_root/install.log" 2>&1 \
+    || { tail -n 20 "$apt_root/install.log" >&2; die "the tools could not be downloaded"; }
+  rm -rf "$folder" && mkdir -p "$folder"
+  for package in "$apt_root"/archives/*.deb; do
+    case $(basename "$package") in linux-image-*) continue ;; esac
+    dpkg-deb -x "$package" "$folder"
+  done
+}
 
-tools=(busybox-static nvme-cli e2fsprogs xfsprogs btrfs-progs fio util-linux kmod)
-say "downloading ${tools[*]} and what they need"
-timeout 900 apt-get "${apt_options[@]}" install -y -qq --download-only "${tools[@]}" >"$apt_root/install.log" 2>&1 \
-  || { tail -n 20 "$apt_root/install.log" >&2; die "the tools could not be downloaded"; }
+use_apt newer trixie
+newer=$cache/newer
+download "$newer" nvme-cli fio f2fs-tools zonefs-tools zbd-utils util-linux
 
+use_apt base "bookworm bookworm-updates bookworm-backports"
 full=$cache/full
-rm -rf "$full" "$cache/base" && mkdir -p "$full"
-for package in "$apt_root"/archives/*.deb; do
-  case $(basename "$package") in linux-image-*) continue ;; esac
-  dpkg-deb -x "$package" "$full"
-done
+rm -rf "$cache/base"
+download "$full" busybox-static nvme-cli e2fsprogs xfsprogs btrfs-progs fio util-linux kmod
 
 # --- root file system: the named programs and the libraries they load, nothing else ---------------------------------
 libraries=$full/lib/x86_64-linux-gnu:$full/usr/lib/x86_64-linux-gnu:$full/usr/lib/x86_64-linux-gnu/ceph
@@ -118,6 +131,25 @@ for name in mkfs.ext4 mkfs.ext3 fsck.ext4; do
   case $name in mkfs.*) ln -s mke2fs "$base/usr/sbin/$name" ;; *) ln -s e2fsck "$base/usr/sbin/$name" ;; esac
 done
 cp "$full/etc/mke2fs.conf" "$base/etc/"
+# The newer programs run by their own loader with their own libraries, because those need a later libc. A scenario that wants them puts
+# /newer/bin in front of its PATH.
+newer_programs=(nvme fio mkfs.f2fs fsck.f2fs mkzonefs zbd blkzone)
+newer_libraries=$newer/lib/x86_64-linux-gnu:$newer/usr/lib/x86_64-linux-gnu:$newer/usr/lib/x86_64-linux-gnu/ceph
+newer_loader=$newer/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2
+[ -x "$newer_loader" ] || newer_loader=$newer/usr/lib64/ld-linux-x86-64.so.2
+mkdir -p "$base"/newer/{bin,exec,lib}
+cp -L "$newer_loader" "$base/newer/lib/"
+for program in "${newer_programs[@]}"; do
+  path=
+  for folder in usr/sbin usr/bin sbin bin; do [ -n "$path" ] || [ ! -x "$newer/$folder/$program" ] || path=$newer/$folder/$program; done
+  [ -n "$path" ] || die "newer program $program is in no package"
+  cp -L "$path" "$base/newer/exec/$program"
+  printf '#!/bin/sh\nexec /newer/lib/%s --argv0 %s --library-path /newer/lib /newer/exec/%s "$@"\n' "$(basename "$newer_loader")" "$program" "$program" >"$base/newer/bin/$program"
+  chmod +x "$base/newer/bin/$program"
+  "$newer_loader" --library-path "$newer_libraries" --list "$path"
+done | awk '$2 == "=>" { print $3 }' | sort -u | while read -r library; do
+  cp -L "$library" "$base/newer/lib/"
+done
 printf 'root:x:0:0:root:/:/bin/sh\n' >"$base/etc/passwd"
 printf 'root:x:0:\n' >"$base/etc/group"
 busybox=$base/usr/bin/busybox
@@ -125,7 +157,7 @@ archive() { (cd "$1" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/d
 archive "$base" "$cache/base.cpio"
 
 # --- kernels --------------------------------------------------------------------------------------------------------
-modules=(virtio_pci virtio_blk virtio_net nvme-tcp nvme-fabrics nvmet nvmet-tcp ext4 xfs btrfs loop crc32c_generic crc32c-intel)
+modules=(virtio_pci virtio_blk virtio_net nvme-tcp nvme-fabrics nvmet nvmet-tcp ext4 xfs btrfs f2fs zonefs loop crc32c_generic crc32c-intel crc32_generic)
 kmod() { local name=$1; shift; "$loader" --argv0 "$name" --library-path "$libraries" "$full/bin/kmod" "$@"; }
 prepare_kernel() { # folder name, metapackage, suite
   local out=$cache/$1 package root version tree module file
@@ -163,6 +195,6 @@ prepare_kernel() { # folder name, metapackage, suite
 prepare_kernel 6.1 linux-image-cloud-amd64 bookworm
 prepare_kernel 6.12 linux-image-amd64 bookworm-backports
 
-rm -rf "$full" "$base" "$apt_root/archives"/*.deb
+rm -rf "$full" "$newer" "$base" "$cache"/apt-*/archives/*.deb
 printf '%s\n' "$stamp" >"$cache/stamp"
 say "ready in $cache ($(cat "$cache/6.1/version"), $(cat "$cache/6.12/version"), base $(du -m "$cache/base.cpio" | cut -f1) MiB)"

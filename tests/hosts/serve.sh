@@ -4,7 +4,8 @@
 # SECOND_PORT: where it listens, too.
 # Discovery tells the address under which guests reach this machine.
 # SHARDS: shards of the server; with 2, each tenant lives on one of its own.
-# SCENARIO: which story it is for; "zones" has a third tenant with zoned namespaces, subsystem NQN_ZONES.
+# SCENARIO: which story it is for; "zones" has a third tenant with zoned namespaces, subsystem NQN_ZONES, and "placement" one with placement
+# handles, subsystem NQN_PLACED.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 port=$1 folder=$2
@@ -54,7 +55,7 @@ use = "zones"
 name = "z"
 vssd = "z"
 size = "512 MiB"
-zones = { active = 10, open = 4 }
+zones = { active = 10, open = 6 }
 [[volume]]
 name = "r"
 vssd = "z"
@@ -66,6 +67,36 @@ tenant = "z"
 allow_any_host = false
 allowed_hosts = ["$HOST_NQN"]
 namespaces = [{ nsid = 1, volume = "z" }, { nsid = 2, volume = "r" }]
+SETUP
+fi
+if [ "${SCENARIO:-}" = placement ]; then
+  b_capacity="512 MiB" b_size="256 MiB"
+  cat >> "$folder/setup.toml" <<SETUP
+[[tenant]]
+name = "p"
+[[vssd]]
+name = "p"
+tenant = "p"
+isolation = "channel"
+throughput_level = 1
+capacity = "768 MiB"
+placement_handles = 4
+placement_isolation = "persistent"
+[[volume]]
+name = "p"
+vssd = "p"
+size = "256 MiB"
+placement = [0, 1, 2, 3]
+[[volume]]
+name = "q"
+vssd = "p"
+size = "64 MiB"
+[[subsystem]]
+nqn = "$NQN_PLACED"
+tenant = "p"
+allow_any_host = false
+allowed_hosts = ["$HOST_NQN"]
+namespaces = [{ nsid = 1, volume = "p" }, { nsid = 2, volume = "q" }]
 SETUP
 fi
 cat >> "$folder/setup.toml" <<SETUP

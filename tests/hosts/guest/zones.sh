@@ -1,5 +1,5 @@
 # Zoned namespaces as Linux and its tools see them: identification, reports, every zone command, limits, append, random write areas, fio in
-# zone mode, btrfs on zones, and write pointers after the server was killed.
+# zone mode, btrfs, zonefs and f2fs on zones, and write pointers after the server was killed.
 . /scenario/library.sh
 # Without native multipath: with it Linux 6.12 counts a write to a zone twice when it is sent again after a path was lost (a warning of
 # percpu_ref, and I/O that hangs), whatever the target is.
@@ -18,7 +18,7 @@ queue=/sys/block/${Z##*/}/queue
 is_zoned() { cat "$queue/zoned" "$queue/chunk_sectors" "$queue/nr_zones" "$queue/max_active_zones" "$queue/max_open_zones"; [ "$(cat "$queue/zoned")" = host-managed ]; }
 check linux-sees-zones is_zoned
 check zone-size-is-4-MiB test "$(cat "$queue/chunk_sectors")" = 8192
-check limits-are-told test "$(cat "$queue/max_active_zones")" = 10 -a "$(cat "$queue/max_open_zones")" = 4
+check limits-are-told test "$(cat "$queue/max_active_zones")" = 10 -a "$(cat "$queue/max_open_zones")" = 6
 appends() { cat "$queue/zone_append_max_bytes"; [ "$(cat "$queue/zone_append_max_bytes")" -gt 0 ]; }
 check zone-append-is-used appends
 check id-ctrl nvme zns id-ctrl "/dev/${controller##*/}"
@@ -63,7 +63,7 @@ check empty-again zone_is "$Z" 0 0x10
 zeros_after_reset() { read_blocks "$Z" 0 4 && [ "$(tr -d '\000' </tmp/read | wc -c)" = 0 ]; }
 check reset-reads-zero zeros_after_reset
 check offline-is-refused refused nvme zns offline-zone "$Z" -s 0
-limit() { for zone in 0 1 2 3; do nvme zns open-zone "$Z" -s $((zone * 1024)) || return 1; done; refused nvme zns open-zone "$Z" -s 4096; }
+limit() { for zone in 0 1 2 3 4 5; do nvme zns open-zone "$Z" -s $((zone * 1024)) || return 1; done; refused nvme zns open-zone "$Z" -s 6144; }
 check open-limit limit
 check reset-all nvme zns reset-zone "$Z" -a
 check all-empty sh -c "! /usr/sbin/blkzone report $Z | grep -v 'zcond: 1(em)'"
@@ -120,6 +120,80 @@ if [ -x /usr/sbin/mkfs.btrfs ] && modprobe btrfs; then
   check fio-reread-on-btrfs fio_reread file /mnt/z/file 16m 31 --fallocate=none
   check unmount-btrfs-again umount /mnt/z
 fi
+
+# zonefs: each zone is a file; its size is the write pointer. Zone 0 holds its super block.
+check reset-for-zonefs nvme zns reset-zone "$Z" -a
+if modprobe zonefs; then
+  check mkzonefs timeout 120 /newer/bin/mkzonefs -f "$Z"
+  check mount-zonefs mount -t zonefs -o explicit-open "$Z" /mnt/z
+  files() { ls /mnt/z/seq | wc -l; [ "$(ls /mnt/z/seq | wc -l)" = 127 ]; }
+  check a-file-for-each-zone files
+  size_is() { stat -c %s "/mnt/z/seq/$1"; [ "$(stat -c %s "/mnt/z/seq/$1")" = "$2" ]; }
+  appended_to_file() { head -c 65536 /dev/urandom >/tmp/appended && dd if=/tmp/appended of="/mnt/z/seq/$1" bs=16384 conv=notrunc oflag=append,direct && size_is "$1" 65536 && cmp -n 65536 /tmp/appended "/mnt/z/seq/$1"; }
+  check zonefs-file-appends appended_to_file 3
+  over() { dd if=/tmp/appended of=/mnt/z/seq/3 bs=4096 count=1 conv=notrunc oflag=direct; }
+  check zonefs-write-over-is-refused refused over
+  zonefs_fio() { timeout 200 fio --name=zonefs --directory=/mnt/z/seq --filename=10:11:12 --rw=write --bs=16k --size=9m --direct=1 --ioengine=libaio --iodepth=1 --file_append=1 --allow_file_create=0 --fallocate=none --verify=crc32c --verify_fatal=1 --do_verify=1 --thread --output-format=terse --terse-version=3; }
+  check fio-on-zonefs zonefs_fio
+  check truncate-resets-a-zone sh -c ': >/mnt/z/seq/10'
+  check its-file-is-empty size_is 10 0
+  check truncate-finishes-a-zone truncate -s 4194304 /mnt/z/seq/3
+  check its-zone-is-full zone_is "$Z" 4096 0xe0
+  part() { head -c 20480 /dev/urandom >/tmp/part && dd if=/tmp/part of=/mnt/z/seq/20 bs=4096 conv=notrunc oflag=append,direct; }
+  check zonefs-file-in-part part
+  echo "EVENT kill-server"
+  check death-is-noticed-under-zonefs within 30 left_live
+  check reconnects-under-zonefs within 120 state_is "$controller" live
+  part_is_there() { size_is 20 20480 && echo 3 >/proc/sys/vm/drop_caches && cmp -n 20480 /tmp/part /mnt/z/seq/20; }
+  check zonefs-after-death part_is_there
+  check zonefs-goes-on-after-death appended_to_file 21
+  check unmount-zonefs umount /mnt/z
+  check mount-zonefs-again mount -t zonefs "$Z" /mnt/z
+  check sizes-are-write-pointers size_is 20 20480
+  check unmount-zonefs-again umount /mnt/z
+fi
+
+# f2fs: its data in zones, its tables on a namespace without.
+check reset-for-f2fs nvme zns reset-zone "$Z" -a
+# The kernel looks for its checksum with a modprobe that is not here.
+modprobe crc32_generic
+if modprobe f2fs; then
+  check connect-b timeout 30 nvme connect $fabric $me -n "$NQN_B" -k 5 -c 1 -l 180
+  check device-b-appears within 15 has_device "$NQN_B"
+  B=$(device_of "$NQN_B")
+  check mkfs-f2fs timeout 120 /newer/bin/mkfs.f2fs -f -m -c "$Z" "$B"
+  mount_f2fs() { mount -t f2fs "$B" /mnt/z || { dmesg | grep -i f2fs | tail -n 5; return 1; }; }
+  check mount-f2fs mount_f2fs
+  check fio-on-f2fs fio_verify file /mnt/z/file 16m 41 --fallocate=none
+  mkdir -p /mnt/z/files; keep_writing /mnt/z/files >/tmp/kept.out 2>&1 & keeper=$!
+  sleep 4
+  echo "EVENT kill-server"
+  check death-is-noticed-under-f2fs within 30 left_live
+  check reconnects-under-f2fs within 120 state_is "$controller" live
+  check device-b-is-back within 120 state_is "$(controller_of "$NQN_B")" live
+  sleep 3; : >/tmp/stop
+  kept() { wait $keeper; kept_code=$?; cat /tmp/kept.out; return $kept_code; }
+  check files-across-death kept
+  check unmount-f2fs umount /mnt/z
+  check fsck-f2fs timeout 120 /newer/bin/fsck.f2fs --dry-run "$B"
+  check mount-f2fs-again mount_f2fs
+  check no-acknowledged-file-is-missing nothing_missing /mnt/z/files
+  check fio-reread-on-f2fs fio_reread file /mnt/z/file 16m 41 --fallocate=none
+  check unmount-f2fs-again umount /mnt/z
+fi
+
+# Western Digital's library: what its tool makes of the device.
+zbd() { /newer/bin/zbd "$@"; }
+check reset-for-zbd nvme zns reset-zone "$Z" -a
+zbd_report() { zbd report "$Z" >/tmp/zbd && head -n 4 /tmp/zbd && [ "$(grep -c 'Zone [0-9]' /tmp/zbd)" = 128 ]; }
+check zbd-report zbd_report
+check zbd-open zbd open -ofst 4194304 -len 4194304 "$Z"
+check zbd-opened zone_is "$Z" 1024 0x30
+check zbd-close zbd close -ofst 4194304 -len 4194304 "$Z"
+check zbd-finish zbd finish -ofst 4194304 -len 8388608 "$Z"
+check zbd-finished zone_is "$Z" 2048 0xe0
+check zbd-reset zbd reset "$Z"
+check zbd-all-empty sh -c "! /usr/sbin/blkzone report $Z | grep -v 'zcond: 1(em)'"
 check no-errors no_errors
 check disconnect-all nvme disconnect-all
 exit 0

@@ -30,6 +30,9 @@ pub struct Scenario {
     pub kernels: Kernels,
     /// Shards of the server, in its environment as `SHARDS`; `None`: what the environment of this driver says.
     shards: Option<u16>,
+    /// Processors of the guest. One where modules are loaded on the way: each of them patches the kernel's code, which an emulated second
+    /// processor may run at that moment and die of.
+    processor_count: u32,
 }
 
 /// Which kernels run a scenario that is not named.
@@ -44,7 +47,7 @@ pub enum Kernels {
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 8] = [
+pub static SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
@@ -55,6 +58,7 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: false,
         kernels: Kernels::All,
         shards: None,
+        processor_count: 2,
     },
     Scenario {
         name: "commands",
@@ -66,6 +70,7 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: false,
         kernels: Kernels::Newest,
         shards: None,
+        processor_count: 2,
     },
     Scenario {
         name: "restart",
@@ -77,6 +82,7 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: false,
         kernels: Kernels::AllUnlessBrief,
         shards: None,
+        processor_count: 2,
     },
     Scenario {
         name: "shards",
@@ -88,6 +94,7 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: false,
         kernels: Kernels::AllUnlessBrief,
         shards: Some(2),
+        processor_count: 2,
     },
     Scenario {
         name: "multipath",
@@ -99,17 +106,31 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: false,
         kernels: Kernels::All,
         shards: None,
+        processor_count: 2,
     },
     Scenario {
         name: "zones",
         script: "zones.sh",
-        purpose: "zoned namespaces: every zone command, limits, random write areas, fio in zone mode, btrfs, the server killed under writes",
-        time_limit: Duration::from_secs(600),
-        check_count_min: 50,
+        purpose: "zoned namespaces: every zone command, limits, random write areas, fio in zone mode, btrfs, zonefs, f2fs, libzbd, the server killed under writes",
+        time_limit: Duration::from_secs(900),
+        check_count_min: 90,
         two_paths: false,
         needs_programs: false,
         kernels: Kernels::Newest,
         shards: None,
+        processor_count: 1,
+    },
+    Scenario {
+        name: "placement",
+        script: "placement.sh",
+        purpose: "placement handles: nvme fdp, fio with fdp=1, statistics and events, the server killed under writes; OCP telemetry by a later nvme-cli",
+        time_limit: Duration::from_secs(600),
+        check_count_min: 40,
+        two_paths: false,
+        needs_programs: false,
+        kernels: Kernels::Newest,
+        shards: None,
+        processor_count: 1,
     },
     Scenario {
         name: "file-systems",
@@ -121,6 +142,7 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: true,
         kernels: Kernels::All,
         shards: None,
+        processor_count: 2,
     },
     Scenario {
         name: "blktests",
@@ -132,6 +154,7 @@ pub static SCENARIOS: [Scenario; 8] = [
         needs_programs: true,
         kernels: Kernels::All,
         shards: None,
+        processor_count: 2,
     },
 ];
 
@@ -139,6 +162,8 @@ pub static SCENARIOS: [Scenario; 8] = [
 pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
 /// NQN of the subsystem with zoned namespaces, in the story that has one.
 pub const NQN_ZONES: &str = "nqn.2026-11.org.diecut:zones";
+/// NQN of the subsystem with placement handles, in the story that has one.
+pub const NQN_PLACED: &str = "nqn.2026-11.org.diecut:placed";
 const HOST_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
 /// An NQN that no server allows.
 const STRANGER_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
@@ -198,6 +223,7 @@ fn play(
         ("NQN_B", options.nqn_b.clone()),
         ("HOST_NQN", HOST_NQN.to_string()),
         ("NQN_ZONES", NQN_ZONES.to_string()),
+        ("NQN_PLACED", NQN_PLACED.to_string()),
         ("HOST_ID", HOST_ID.to_string()),
         ("STRANGER_NQN", STRANGER_NQN.to_string()),
         ("STRANGER_ID", STRANGER_ID.to_string()),
@@ -213,7 +239,7 @@ fn play(
         network: "",
         second_network: scenario.two_paths,
         disks: &[],
-        processor_count: 2,
+        processor_count: scenario.processor_count,
     };
     let boot = || Guest::boot(&plan, scenario.time_limit).map_err(|error| format!("QEMU: {error}"));
     let mut guest = boot()?;

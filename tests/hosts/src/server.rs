@@ -161,6 +161,7 @@ impl<'a> Server<'a> {
             .env("NQN_B", &self.options.nqn_b)
             .env("HOST_NQN", crate::scenario::HOST_NQN)
             .env("NQN_ZONES", crate::scenario::NQN_ZONES)
+            .env("NQN_PLACED", crate::scenario::NQN_PLACED)
             .env("SCENARIO", self.scenario)
             .env("SECOND_PORT", self.second_port.to_string())
             .envs(self.shards.map(|count| ("SHARDS", count.to_string())))
