@@ -66,7 +66,7 @@ static STAGES: [(&str, Work); 16] = [
     (
         "placement handles",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..140 --minutes 1 --floor 40",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..300 --minutes 1 --floor 40",
         ),
     ),
     (
@@ -131,7 +131,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 7] {
+    fn stages(&self) -> [(&'static str, Work); 8] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -141,6 +141,7 @@ impl Night {
             ("whole stack, long", seeds("stack")),
             ("no protected memory, long", seeds("stack --no-protected-memory")),
             ("exchanges for even wear, long", seeds("stack --exchanges")),
+            ("placement handles, long", seeds("stack --placement")),
             ("zones, long", seeds("zones")),
             ("open-channel, long", seeds("open-channel")),
             ("real hosts, all", Work::Run("tests/hosts/run.sh")),
@@ -207,13 +208,14 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, unprotected, exchanges, zones, chunks, hosts, fuzz] = night.stages();
+        let [stack, unprotected, exchanges, placement, zones, chunks, hosts, fuzz] = night.stages();
         assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(
             matches!(unprotected.1, Work::RunOwned(line) if line.ends_with("--no-protected-memory --seeds 7..57"))
         );
         assert!(matches!(exchanges.1, Work::RunOwned(line) if line.ends_with("--exchanges --seeds 7..57")));
+        assert!(matches!(placement.1, Work::RunOwned(line) if line.ends_with("--placement --seeds 7..57")));
         assert!(matches!(zones.1, Work::RunOwned(line) if line.ends_with("--system zones --seeds 7..57")));
         assert!(
             matches!(chunks.1, Work::RunOwned(line) if line.ends_with("--system open-channel --seeds 7..57"))

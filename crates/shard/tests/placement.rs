@@ -180,6 +180,15 @@ fn a_set_up_that_cannot_be_is_refused_with_its_field() {
         ControlRequest::CreateVssd(VssdSpec { placement_handles, ..spec })
     };
     refused(many(17), &["vSSD \"vssd-many\"", "placement_handles is above 16"]);
+    let spec = vssd("many", "a", Isolation::Software, 0);
+    let persistent =
+        VssdSpec { placement_isolation: PlacementIsolation::Persistent, placement_handles: 16, ..spec };
+    let figures =
+        ["vSSD \"vssd-many\"", "placement_handles: 16 reclaim unit handles need", "the vSSD has", "fewer"];
+    refused(ControlRequest::CreateVssd(persistent.clone()), &figures);
+    // Nothing of it is left: one that fits gets its name and its room.
+    herd.done(ControlRequest::CreateVssd(VssdSpec { placement_handles: 1, ..persistent }));
+    herd.done(ControlRequest::DeleteVssd("vssd-many".to_owned()));
     let spec = VssdSpec { placement_handles: 2, ..vssd("second", "a", Isolation::Channel, 0) };
     herd.done(ControlRequest::CreateVssd(spec));
     herd.done(ControlRequest::CreateVolume(volume("second")));

@@ -160,11 +160,17 @@ fn make_tight(target: &mut TargetConfig) {
     (target.controllers.associations_max, target.controllers.associations_kept) = (CONTROLLERS_BESIEGED, 2);
 }
 
+/// What a command takes of a core that is slow with writes, and half of what each block of it takes.
+pub(crate) const SLOW_WRITE_COST_NS: u64 = 150_000;
+
 /// A core that takes longer for a command than a die for a page, or longer for a block written than a die for its part of a
 /// program: then twice as long for each as for a command, which is what turns at the core are counted by.
 fn slow_core(slow_writes: bool) -> CostModel {
     let plain = CostModel { command_ns: 60_000, ..CostModel::default() };
-    if slow_writes { CostModel { command_ns: 150_000, write_block_ns: 300_000, ..plain } } else { plain }
+    if !slow_writes {
+        return plain;
+    }
+    CostModel { command_ns: SLOW_WRITE_COST_NS, write_block_ns: 2 * SLOW_WRITE_COST_NS, ..plain }
 }
 
 /// Every third plan runs with the pace of a real store; in the others anchors are frequent, to meet cuts and faults.

@@ -1,14 +1,19 @@
 //! Reclaim unit handles of vSSDs, from a generator of its own: a plan without them is as it was.
 
 use crate::plan::*;
+use diecut_spec::Isolation;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Every vSSD has handles, and hosts ask for their status and for fresh reclaim units among all else.
 pub(super) fn add(plan: &mut Plan) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0070_6c61_6365);
+    let is_crowded = plan.system.leveling_erases > 0 && plan.tenants.iter().any(|tenant| tenant.guest);
     for tenant in &mut plan.tenants {
         let (handles, persistent) = (random.random_range(2..=3), random.random_ratio(1, 2));
+        // Three that are isolated for good need more reclaim units than even wear and a guest leave to a part of the tiny device.
+        let is_small = is_crowded && matches!(tenant.isolation, Isolation::Software | Isolation::None);
+        let handles = if persistent && is_small { 2 } else { handles };
         tenant.placement = Some(PlacementPlan { handles, persistent });
     }
     for lane in 0..plan.tenants.len() {

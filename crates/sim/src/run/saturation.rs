@@ -9,6 +9,7 @@ use super::{Pending, Purpose, Runner};
 use crate::oracle::Finding;
 use crate::plan::{Action, Lane, Range, SaturatedFlow};
 use crate::run::administrator::Sight;
+use crate::stack::SLOW_WRITE_COST_NS;
 use crate::system::{HostCommand, HostToken};
 use crate::tag::{Tag, VolumeNumber};
 use diecut_units::{Span, Time, mark};
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 /// What the least served gets of what the best served gets, at least, in parts per thousand: turns are not endlessly
 /// fine; of 1,000 seeds the worst came to 937. Whoever asks for less asks for less than half: without fair turns this is missed.
 pub const SHARE_MIN_PERMILLE: u64 = 850;
+/// What commands must have taken of a slow core, at least, if turns at it are to be compared.
+const CORE_BUSY_MIN_PERMILLE: u64 = 900;
 /// Turns of the loop: more is a system that goes round in circles.
 const TURNS_MAX: u32 = 1_000_000;
 /// Blocks with known content that a flow needs.
@@ -87,6 +90,16 @@ impl Flow {
     fn got(&self) -> u64 {
         self.answered * self.cost * 100 / self.weight
     }
+}
+
+/// Whether each core that these writers used was busy with them nearly all the time. Else the store of one held it up: a cleaner that copies much
+/// needs what hosts would write with, and no turns at a core can give that.
+fn is_core_narrow(flows: &[Flow], span: Span) -> bool {
+    let cost: u64 = flows.iter().map(|flow| flow.answered * flow.cost).sum();
+    let busy_permille = cost * SLOW_WRITE_COST_NS * 1000 / span.0;
+    // What was answered in this time may have begun before it.
+    let cores = busy_permille.saturating_sub(50).div_ceil(1000);
+    busy_permille >= cores * CORE_BUSY_MIN_PERMILLE
 }
 
 /// Those in the volume that has most of them: connections to a volume take turns with each other. Spread over several volumes, what one
@@ -300,6 +313,10 @@ impl Runner<'_> {
             mark!("run: shares compared by size");
         }
         let share = least * 1000 / most.max(1);
+        if self.plan.system.slow_writes && !is_core_narrow(&flows, end.since(start)) {
+            mark!("run: core was not the narrow place");
+            return;
+        }
         mark!("run: shares compared");
         self.outcome.least_share_permille = Some(share);
         if share < SHARE_MIN_PERMILLE {
@@ -343,7 +360,8 @@ impl Runner<'_> {
         self.has_written = true;
         let purpose = Purpose::Write { id, fua: false };
         let token = self.pend(flow.lane, purpose, Some(volume.number), Sight::Yes);
-        self.system.submit(flow.lane, token, HostCommand::Write(range, data, false), self.now);
+        let command = self.write_command(range, data, false, id);
+        self.system.submit(flow.lane, token, command, self.now);
         token
     }
 
