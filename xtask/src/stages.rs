@@ -28,7 +28,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 16] = [
+static STAGES: [(&str, Work); 17] = [
     ("check", Work::Check),
     ("book", Work::Book),
     ("unit and model tests", Work::RunTests("cargo test --workspace --no-fail-fast")),
@@ -67,6 +67,12 @@ static STAGES: [(&str, Work); 16] = [
         "placement handles",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..300 --minutes 1 --floor 40",
+        ),
+    ),
+    (
+        "QoS sets",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --qos-sets --seeds 0..60 --minutes 1 --floor 20",
         ),
     ),
     (

@@ -272,7 +272,8 @@ impl<M: Media> Flash<M> {
         }
     }
 
-    /// Opens a store again, at the place of the one that was taken out, for `commands` and those that come.
+    /// Opens a store again, at the place of the one that was taken out, for `commands` and those that come: they wait until
+    /// [`Flash::let_commands_in`].
     ///
     /// # Panics
     /// If a store is open there.
@@ -288,10 +289,19 @@ impl<M: Media> Flash<M> {
         let vssd = VssdId(vssd);
         assert_eq!(self.by_vssd[vssd.0 as usize], index.0, "I-S21: a store is opened again at its place");
         let mut space = self.pool.space(vssd, &mut self.media, now);
-        let store = Store::open(config, &mut space, staging);
+        let mut store = Store::open(config, &mut space, staging);
+        if !mutant!("shard: commands do not wait for what a repair finds") {
+            store.wind_down();
+        }
         self.stores.put_back(index.0.into(), StoreSlot::new(vssd, Kept::Volumes(store)));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
+        self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
+    }
+
+    /// Commands of a store that was opened again go on: it was told what it has lost.
+    pub fn let_commands_in(&mut self, index: StoreIndex, now: Time) {
+        let commands = self.kept_mut(index).volumes_mut().let_commands_in();
         self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
     }
 

@@ -9,7 +9,7 @@ use diecut_catalog::{State, VssdRecord};
 use diecut_media::Media;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::Amount;
-use diecut_units::Time;
+use diecut_units::{Time, mutant};
 use diecut_vssd::VssdId;
 
 /// What a set's tokens are.
@@ -57,7 +57,8 @@ fn define<M: Media>(plane: &mut DataPlane<M>, state: &State, now: Time) {
         let volumes = set.volumes.iter().filter_map(|name| state.volumes.get(name));
         let parts = volumes.map(|volume| &volume.vssd).chain(&set.vssds).filter(|vssd| is_here(vssd)).count();
         if parts > 0 {
-            let all = set.volumes.len() + set.vssds.len();
+            let members = set.volumes.len() + set.vssds.len();
+            let all = if mutant!("shard: each shard has all of a QoS set") { parts } else { members };
             admission.define_set(&set.name, definition(set, parts as u64, all as u64), now);
             wanted.push(set.name.as_str());
         }
@@ -94,6 +95,7 @@ pub(crate) fn seat_namespace<M: Media>(plane: &mut DataPlane<M>, registry: &Regi
     let state = &registry.state;
     let volume = state.volumes.iter().find(|(_, volume)| volume.namespace == id.0);
     let set = volume.and_then(|(name, _)| set_of_volume(state, name));
+    let set = if mutant!("shard: what opens at a start is in no QoS set") { None } else { set };
     plane.admission.put_namespace(id, set);
 }
 

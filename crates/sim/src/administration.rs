@@ -1,6 +1,6 @@
 //! What administrators do in a run, as small data of a plan, and the words it becomes for a shard.
 
-use crate::plan::{ApplicationPlan, Lane, PlacementPlan, Plan};
+use crate::plan::{ApplicationPlan, Lane, PlacementPlan, Plan, QosStep};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
 use diecut_spec::{PlacementIsolation, Serves, Size};
@@ -57,6 +57,8 @@ pub enum Change {
         /// Whether what is lost is accepted as lost.
         accepts_loss: bool,
     },
+    /// Something about a QoS set.
+    Qos(QosStep),
 }
 
 /// Name of a lane's vSSD, which is also that of its tenant if it has one of its own ([`Plan::tenant_of`]).
@@ -118,6 +120,7 @@ impl Change {
             Change::Repair { lane, accepts_loss } => {
                 ControlRequest::RepairVssd { vssd: tenant_name(lane), accepts_loss }
             }
+            Change::Qos(step) => step.request(plan),
             Change::DeleteTenant(lane) => ControlRequest::DeleteTenant(tenant_name(lane)),
             Change::CreateVssd(lane) => {
                 ControlRequest::CreateVssd(vssd_spec(plan, lane, OVER_PROVISIONING_PERMILLE))

@@ -51,6 +51,9 @@ pub struct SimArgs {
     /// Gives vSSDs reclaim unit handles: hosts choose one with each write, and look at what they are told of them.
     #[arg(long)]
     pub placement: bool,
+    /// Puts vSSDs or volumes into QoS sets, often behind a shaper of the device, and changes sets.
+    #[arg(long)]
+    pub qos_sets: bool,
     /// Leaves out what makes seeds wide: restarts in a row, stores that become empty, thin volumes, weights, media without protected
     /// memory. Planted bugs that wide seeds do not meet are hunted with plain ones.
     #[arg(long)]
@@ -81,7 +84,7 @@ pub struct SimArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "placement", "plain", "no_protected_memory"]
+        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "placement", "qos_sets", "plain", "no_protected_memory"]
     )]
     pub plan: Option<PathBuf>,
     /// Plays a run that `diecut serve --record` recorded and compares what it did: erase counts of all blocks, write
@@ -90,7 +93,7 @@ pub struct SimArgs {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "placement", "plain", "no_protected_memory", "twice",
+            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "placement", "qos_sets", "plain", "no_protected_memory", "twice",
             "mutant", "threads"
         ]
     )]
@@ -166,6 +169,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     shape.hosts &= !arguments.door;
     shape.exchanges = arguments.exchanges;
     shape.placement = arguments.placement;
+    shape.qos_sets = arguments.qos_sets;
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -227,6 +231,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     }
     if arguments.placement {
         command += " --placement";
+    }
+    if arguments.qos_sets {
+        command += " --qos-sets";
     }
     if arguments.plain {
         command += " --plain";

@@ -1,7 +1,7 @@
 //! What exists, by the administrators' book: which requests must work, which must be refused, and what is there
 //! afterwards. Kept outside the system, and compared with what the system tells.
 
-use diecut_shard::control::{ControlErrorKind, ControlRequest};
+use diecut_shard::control::{ControlErrorKind, ControlRequest, QosSetSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A volume.
@@ -37,6 +37,8 @@ pub struct Existing {
     pub volumes: BTreeMap<String, Volume>,
     /// Subsystems by NQN.
     pub subsystems: BTreeMap<String, Subsystem>,
+    /// QoS sets.
+    pub qos_sets: BTreeMap<String, QosSetSpec>,
 }
 
 impl Existing {
@@ -82,7 +84,8 @@ impl Existing {
                 next.vssds.insert(spec.name.clone(), spec.tenant.clone());
             }
             ControlRequest::DeleteVssd(name) => {
-                let used = self.volumes.values().any(|volume| volume.vssd == *name);
+                let used = self.volumes.values().any(|volume| volume.vssd == *name)
+                    || self.qos_sets.values().any(|set| set.vssds.contains(name));
                 removed(next.vssds.remove(name).is_some(), used)?;
             }
             ControlRequest::CreateVolume(spec) => {
@@ -93,7 +96,8 @@ impl Existing {
             }
             ControlRequest::DeleteVolume(name) => {
                 let mut shown = self.subsystems.values().flat_map(|subsystem| subsystem.namespaces.values());
-                let used = shown.any(|volume| volume == name);
+                let used = shown.any(|volume| volume == name)
+                    || self.qos_sets.values().any(|set| set.volumes.contains(name));
                 removed(next.volumes.remove(name).is_some(), used)?;
             }
             ControlRequest::CreateSubsystem(spec) => {
@@ -133,10 +137,17 @@ impl Existing {
             ControlRequest::RepairVssd { vssd, .. } | ControlRequest::UnfenceVssd(vssd) => {
                 found(self.vssds.contains_key(vssd))?;
             }
+            ControlRequest::CreateQosSet(spec) => {
+                found(spec.vssds.iter().all(|name| self.vssds.contains_key(name)))?;
+                found(spec.volumes.iter().all(|name| self.volumes.contains_key(name)))?;
+                next.qos_sets.insert(spec.name.clone(), spec.clone());
+            }
+            ControlRequest::ChangeQosSet { set, change } => {
+                let before = next.qos_sets.remove(set).ok_or(NotFound)?;
+                next.qos_sets.insert(set.clone(), change.clone().over(before));
+            }
+            ControlRequest::DeleteQosSet(name) => found(next.qos_sets.remove(name).is_some())?,
             ControlRequest::SetWear(_)
-            | ControlRequest::CreateQosSet(_)
-            | ControlRequest::ChangeQosSet { .. }
-            | ControlRequest::DeleteQosSet(_)
             | ControlRequest::Status
             | ControlRequest::Latency
             | ControlRequest::Shutdown => {}

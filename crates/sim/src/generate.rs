@@ -4,6 +4,7 @@ mod applications;
 mod changes;
 mod loss;
 mod placement;
+mod qos;
 mod siege;
 mod wide;
 
@@ -50,6 +51,8 @@ pub struct Shape {
     pub wide: bool,
     /// Whether vSSDs have reclaim unit handles.
     pub placement: bool,
+    /// Whether vSSDs or volumes are in QoS sets.
+    pub qos_sets: bool,
 }
 
 impl Default for Shape {
@@ -70,6 +73,7 @@ impl Default for Shape {
             applications: false,
             wide: false,
             placement: false,
+            qos_sets: false,
         }
     }
 }
@@ -102,9 +106,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         panics_at: Vec::new(),
     };
     let (applications, saturation, aftermath) = (Vec::new(), None, None);
-    let (siege, loss) = (None, None);
+    let (siege, loss, qos) = (None, None, None);
     let mut plan =
-        Plan { seed, system, tenants, applications, steps, faults, saturation, aftermath, siege, loss };
+        Plan { seed, system, tenants, applications, steps, faults, saturation, aftermath, siege, loss, qos };
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
@@ -144,6 +148,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     // Last: what else a seed draws is as it was without.
     if shape.hosts && shape.placement {
         placement::add(&mut plan);
+    }
+    if shape.hosts && shape.qos_sets {
+        qos::add(&mut plan);
     }
     plan
 }

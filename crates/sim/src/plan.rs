@@ -2,12 +2,14 @@
 //! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
 
 mod placement;
+mod qos;
 
 use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
 pub use placement::{PlacementPlan, PlacementStep, pid_of, placed_by};
+pub use qos::{DevicePlan, QosPlan, QosSetPlan, QosStep, set_name};
 use serde::{Deserialize, Serialize};
 
 /// A source of commands: one host of one tenant, with its own connection and its own volumes.
@@ -71,6 +73,9 @@ pub struct Plan {
     /// What comes at the very end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// QoS sets; absent: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<QosPlan>,
 }
 
 /// Hosts that take what they can and keep to nothing, beside those of the tenants, on a server with little memory and few

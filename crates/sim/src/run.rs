@@ -10,7 +10,9 @@ mod applications;
 mod losses;
 mod placing;
 mod purpose;
+mod room;
 mod saturation;
+mod shaped;
 mod siege;
 
 use crate::administration::Change;
@@ -25,16 +27,14 @@ use diecut_units::{ContentMode, Span, Time, checksum, mark};
 pub use placing::PlacementLooks;
 use placing::Placing;
 use purpose::Purpose;
+pub use shaped::QosLooks;
+use shaped::Shaped;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Longest virtual time a command may stay unanswered (slow hosts and reconnects included).
 const ANSWER_TIME_MAX: Span = Span::from_secs(120);
 /// Longest virtual time until the system is at rest after the last command.
 const REST_TIME_MAX: Span = Span::from_secs(120);
-/// The medium has no room for so long in the calm: more than its writes take, and hosts that connect again.
-const NO_ROOM_IN_CALM: Span = Span::from_secs(2);
-/// Longest virtual time until a vSSD sees that there is room again when nobody writes.
-const ROOM_SEEN_MAX: Span = Span::from_secs(3);
 /// Turns of the loop without time passing: more is a system that goes round in circles.
 const TURNS_MAX: u32 = 100_000;
 /// Turns without anything asked or answered: far more than any wait that ends.
@@ -85,6 +85,8 @@ pub struct Outcome {
     pub wear: Option<Wear>,
     /// What was looked at of reclaim unit handles.
     pub placement: PlacementLooks,
+    /// What was looked at of QoS sets.
+    pub qos: QosLooks,
     /// What the run lacks of what a run of a set must have shown; filled by the set.
     pub lacks: Vec<&'static str>,
     /// How often the planted bug was passed.
@@ -141,6 +143,7 @@ struct Runner<'a> {
     administrator: Option<Administrator>,
     applications: Applications,
     placing: Placing,
+    shaped: Shaped,
     /// The medium had no room until then.
     no_room_until: Time,
     steps_issued: u64,
@@ -218,6 +221,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         administrator,
         applications: Applications::of(plan),
         placing: Placing::default(),
+        shaped: Shaped::of(plan),
         no_room_until: Time::ZERO,
         steps_issued: 0,
         flushes_answered: 0,
@@ -233,6 +237,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         stop: false,
     };
     runner.go();
+    runner.shaped.look(&mut runner.outcome.qos);
     let mut outcome = runner.outcome;
     outcome.trace_hash = runner.trace;
     outcome.virtual_time_ns = runner.now.0;
@@ -251,7 +256,7 @@ impl Runner<'_> {
         self.overwrite_until_cleaned();
         // Calm: no new faults; everything is readable, then at rest.
         self.faults.clear();
-        self.write_with_room_again();
+        room::write_again(self);
         self.read_everything();
         self.drive();
         self.come_to_rest();
@@ -272,6 +277,7 @@ impl Runner<'_> {
         self.change_in_calm();
         self.check_conservation();
         self.saturate();
+        shaped::compare_modest(self);
         if !self.stop {
             self.empty_and_restart();
         }
@@ -288,49 +294,6 @@ impl Runner<'_> {
         }
         if !self.stop {
             self.lose_stores();
-        }
-    }
-
-    /// Where the medium had no room for a while, it has none once more, and every volume is written. When there is room again, vSSDs
-    /// see that although nobody writes, and then every volume takes writes.
-    fn write_with_room_again(&mut self) {
-        if self.no_room_until == Time::ZERO || self.stop {
-            return;
-        }
-        self.no_room_until = self.no_room_until.max(self.now + NO_ROOM_IN_CALM);
-        self.system.lose_room(self.no_room_until);
-        self.write_parts(&[0, 1, 2, 3, 4, 5, 6, 7], false);
-        self.until = Some(self.no_room_until);
-        self.drive();
-        if !self.system.lacking_room().is_empty() {
-            mark!("run: room comes back while nobody writes");
-        }
-        self.until = Some(self.no_room_until + ROOM_SEEN_MAX);
-        self.drive();
-        self.until = None;
-        let lacking = self.system.lacking_room();
-        if !self.stop && !lacking.is_empty() {
-            let detail = format!(
-                "{lacking:?} lack room {ROOM_SEEN_MAX} after it came back\n{}",
-                self.system.describe()
-            );
-            return self.found(Finding::Liveness, detail);
-        }
-        self.write_parts(&[0, 4], true);
-        self.drive();
-    }
-
-    /// Every volume is written at the start of these eighths of it.
-    fn write_parts(&mut self, eighths: &[u64], fua: bool) {
-        for (index, tenant) in self.plan.tenants.iter().enumerate() {
-            for volume in &tenant.volumes {
-                for eighth in eighths {
-                    let first = volume.iu_count * eighth / 8;
-                    let count = 32.min(volume.iu_count - first) as u32;
-                    let range = Range { volume: volume.number, first, count };
-                    self.lanes[index].steps.push_back(Action::Write { range, fua });
-                }
-            }
         }
     }
 
@@ -404,6 +367,7 @@ impl Runner<'_> {
             }
             let heard = !self.system.power_is_lost() && self.hear_administration();
             let issued = !self.system.power_is_lost() && self.administrate() || heard;
+            shaped::note_sets(self);
             let issued = !self.system.power_is_lost() && self.issue() || issued;
             let issued = self.work_applications() || issued;
             if self.now > turn_time {
@@ -542,6 +506,7 @@ impl Runner<'_> {
         self.oracle.crash(crash);
         self.lose_records();
         self.administration_crashed();
+        self.shaped.crashed();
         self.applications_crashed(crash);
         self.pending.clear();
         for lane in &mut self.lanes {
@@ -722,6 +687,7 @@ impl Runner<'_> {
         };
         self.has_written |= matches!(purpose, Purpose::Write { .. });
         let token = self.pend(lane, purpose, volume, sight);
+        self.shaped.issued(self.plan, token, &command, self.now);
         self.system.submit(lane, token, command, self.now);
     }
 
@@ -769,6 +735,9 @@ impl Runner<'_> {
         state.in_flight -= 1;
         state.slowest = state.slowest.max(self.now.since(pending.issued));
         self.outcome.commands += 1;
+        for wrong in self.shaped.answered(answer.token, answer.result.is_ok(), self.now) {
+            self.found(Finding::Fairness, wrong);
+        }
         self.record(self.now.0);
         self.record(answer.token.0);
         match &answer.result {

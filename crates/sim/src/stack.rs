@@ -10,7 +10,7 @@ use crate::door::Door;
 use crate::existing::{Existing, Subsystem, Volume};
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
-use crate::plan::{ContentKind, FaultKind, Lane, Plan, Siege};
+use crate::plan::{ContentKind, FaultKind, Lane, Plan, QosPlan, Siege};
 use crate::shards::{Carried, Shards, arrival};
 use crate::system::{
     Accounting, HostAnswer, HostCommand, HostToken, PlacedUnit, PlacementStatistics, System, Wear,
@@ -23,7 +23,9 @@ use diecut_nvmf::{QueueLimits, TargetConfig};
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, Drive, Event, WorkOutline};
 use diecut_shard::notice::Notice;
-use diecut_shard::{AnchorPace, CostModel, DieWear, PlantedPanic, PoolConfig, ShardConfig, SwapRule};
+use diecut_shard::{
+    AdmissionConfig, AnchorPace, CostModel, DieWear, PlantedPanic, PoolConfig, ShardConfig, SwapRule,
+};
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;
@@ -115,7 +117,8 @@ struct Exchanged {
     intended_inside_erases: u64,
 }
 
-fn config(plan: &Plan, device: &Device) -> ShardConfig {
+/// The same for each of so many shards.
+fn config(plan: &Plan, device: &Device, shards: u16) -> ShardConfig {
     let mut pool = PoolConfig { soft_planes_per_die: SOFT_PLANES_PER_DIE, ..PoolConfig::default() };
     let geometry = device.geometry();
     pool.levels = PoolConfig::levels_of(geometry, SOFT_PLANES_PER_DIE);
@@ -136,9 +139,11 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         ..QueueLimits::default()
     };
     let target = TargetConfig { queue, ..TargetConfig::default() };
+    let device_shaper = plan.qos.as_ref().and_then(|qos| qos.device_shaper(shards));
     ShardConfig {
         target,
         pool,
+        admission: AdmissionConfig { device_shaper, ..AdmissionConfig::default() },
         staging_bytes_per_vssd: STAGING_BYTES_PER_VSSD,
         volatile_cache: plan.system.volatile_cache,
         anchor_pace: pace(plan),
@@ -244,6 +249,7 @@ fn existing(status: &Status) -> Existing {
         vssds: status.vssds.iter().map(|one| (one.spec.name.clone(), one.spec.tenant.clone())).collect(),
         volumes: status.volumes.iter().map(volume).collect(),
         subsystems: status.subsystems.iter().map(subsystem).collect(),
+        qos_sets: status.qos_sets.iter().map(|one| (one.set.name.clone(), one.set.clone())).collect(),
     }
 }
 
@@ -266,7 +272,7 @@ impl Stack {
         let options = Options { backing, seed: plan.seed, faults, ..Options::default() };
         let device = Device::create(&profile, options).map_err(|error| error.to_string())?;
         let mode = device.capabilities().content_mode;
-        let mut configuration = config(plan, &device);
+        let mut configuration = config(plan, &device, plan.system.shards[0]);
         configuration.planted_panic = planted(plan, 0);
         let door: Box<dyn Door> =
             if plan.system.hosts { Box::new(Hosts::new(plan)) } else { Box::new(DirectDoor::default()) };
@@ -311,6 +317,9 @@ impl Stack {
             let owner = TenantSpec::new(&tenant_name(plan.tenant_of(lane)));
             stack.done(ControlRequest::CreateTenant(owner))?;
             stack.done(ControlRequest::CreateVssd(application_spec(plan, lane, application)))?;
+        }
+        for set in plan.qos.iter().flat_map(QosPlan::specs) {
+            stack.done(ControlRequest::CreateQosSet(set))?;
         }
         match stack.ask(ControlRequest::Status)? {
             ControlResponse::Status(status) => stack.told = Some(existing(&status)),
@@ -735,15 +744,15 @@ impl System for Stack {
             device.emulated_mut().power_on();
         }
         self.operations_before = operations - device.emulated().operations();
-        let mut configuration = config(&self.plan, &device);
+        let counts = &self.plan.system.shards;
+        let count = counts[self.lives % counts.len()];
+        let mut configuration = config(&self.plan, &device, count);
         if self.is_besieged {
             make_tight(&mut configuration.target);
         }
         for (number, slot) in std::mem::take(&mut self.to_lose) {
             forget_store(&device, &configuration.pool, number, slot);
         }
-        let counts = &self.plan.system.shards;
-        let count = counts[self.lives % counts.len()];
         if count != before {
             mark!("stack: restarted with another number of shards");
         }

@@ -143,6 +143,12 @@ impl Store {
         self.early.is_winding_down = true;
     }
 
+    /// Commands go on after [`Store::wind_down`], which also a store that opens may have been told; gives those that waited.
+    pub fn let_commands_in(&mut self) -> Vec<VolumeCommand> {
+        self.early.is_winding_down = false;
+        std::mem::take(&mut self.early.commands)
+    }
+
     /// Whether nothing is under way any more after [`Store::wind_down`].
     pub fn has_wound_down(&self) -> bool {
         self.early.is_winding_down

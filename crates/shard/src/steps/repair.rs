@@ -6,7 +6,7 @@
 //! loss is accepted. Then ranges that are lost fail to read until they are written or deallocated.
 //!
 //! 1. The store begins nothing more; reads under way end.
-//! 2. It is opened anew. Volumes that the catalog knows and the store does not are lost.
+//! 2. It is opened anew. Volumes that the catalog knows and the store does not are lost; commands wait until it was told which.
 //! 3. Where something changed, an anchor is written that no longer names what is missing. A crash before that costs nothing: the
 //!    next start meets what this one met.
 
@@ -74,6 +74,7 @@ pub(crate) fn repair<M: Divide>(
                 return Progress::Waits;
             }
             stores::find_lost_volumes(here, name, index);
+            here.plane.flash.let_commands_in(index, now);
             job.own_goes(Own::Repairs(Repair::IsWritten, reason_before));
             Progress::Waits
         }

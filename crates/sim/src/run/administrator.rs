@@ -89,10 +89,15 @@ impl Administrator {
     }
 
     /// All that may exist now.
-    fn possible(&self) -> impl Iterator<Item = &Existing> {
+    pub(super) fn possible(&self) -> impl Iterator<Item = &Existing> {
         let certain = self.unsettled.is_none().then_some(&self.existing);
         let next = self.under_way.as_ref().and_then(|(_, _, next)| next.as_ref());
         certain.into_iter().chain(next).chain(self.unsettled.iter().flatten())
+    }
+
+    /// What was asked and is not answered yet.
+    pub(super) fn request_under_way(&self) -> Option<&ControlRequest> {
+        self.under_way.as_ref().map(|(request, _, _)| request)
     }
 
     /// Whether the host of a lane sees a volume.

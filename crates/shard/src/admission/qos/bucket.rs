@@ -16,7 +16,7 @@ pub struct BucketSize {
 /// A bucket that is filled as time passes. Both numbers of [`BucketSize`] have 64 bits, so all sums fit into 128.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
-    shape: BucketSize,
+    pub shape: BucketSize,
     /// Units times [`NS_PER_SECOND`]; below 0 where something was larger than the bucket.
     level: i128,
     /// Until when it was filled.

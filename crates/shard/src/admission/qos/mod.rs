@@ -176,7 +176,9 @@ impl Shaper {
     fn grant(&mut self, set: u32, bytes: u64, state: SetState) -> Ticket {
         let own = &mut self.sets[set];
         own.take(state, own.definition.unit.units_of(bytes));
-        if let Some(device) = &mut self.device {
+        if let Some(device) = &mut self.device
+            && !mutant!("shard: a grant takes no tokens of the device")
+        {
             device.bucket.take(device.unit.units_of(bytes));
         }
         Ticket { bytes, state }
@@ -257,7 +259,8 @@ impl Shaper {
                 self.next_at = self.next_at.min(second_at);
             }
         }
-        if let Some((_, at)) = committed {
+        let goes_last = second.is_some() && mutant!("shard: who is in the second state goes first");
+        if let Some((_, at)) = committed.filter(|_| !goes_last) {
             return self.pass(at, SetState::Committed, now);
         }
         if second.is_some()
@@ -299,12 +302,13 @@ impl Shaper {
     pub fn standing(&self, name: &str, now: Time) -> Option<SetStanding> {
         let own = &self.sets[*self.names.get(name)?];
         let (mut bucket, mut figures) = (own.bucket.clone(), own.figures);
-        let crossing = bucket.holds_at(own.definition.threshold).min(now).max(bucket.at);
+        let crossing = own.committed_from().min(now).max(bucket.at);
         figures.second_time += crossing.since(bucket.at);
         figures.committed_time += now.since(crossing);
         bucket.refill(now);
-        let state =
-            if bucket.holds(own.definition.threshold) { SetState::Committed } else { SetState::Second };
+        let threshold = own.definition.threshold;
+        let is_committed = threshold == 0 || bucket.holds(threshold);
+        let state = if is_committed { SetState::Committed } else { SetState::Second };
         Some(SetStanding { level: bucket.level(), state, waiting: own.waiting.len() as u32, figures })
     }
 }

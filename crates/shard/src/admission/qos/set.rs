@@ -120,19 +120,27 @@ impl QosSet {
             return;
         }
         self.refill(now);
-        if definition.unit == self.definition.unit {
+        let is_like = definition.unit == self.definition.unit;
+        if is_like && !mutant!("shard: a QoS set that was changed has a full bucket") {
             self.bucket.reshape(definition.bucket, now);
         } else {
             self.bucket = Bucket::new(definition.bucket, now);
         }
-        self.second = second_bucket(&definition, now);
+        let second = second_bucket(&definition, now);
+        self.second = match (second, self.second.take()) {
+            (Some(next), Some(mut before)) if is_like => {
+                before.reshape(next.shape, now);
+                Some(before)
+            }
+            (next, _) => next,
+        };
         self.definition = definition;
     }
 
     /// Time passes.
     pub fn refill(&mut self, now: Time) {
-        let (from, crossing) = (self.bucket.at, self.bucket.holds_at(self.definition.threshold));
-        let crossing = crossing.min(now).max(from);
+        let from = self.bucket.at;
+        let crossing = self.committed_from().min(now).max(from);
         self.figures.second_time += crossing.since(from);
         self.figures.committed_time += now.since(crossing);
         self.bucket.refill(now);
@@ -141,8 +149,18 @@ impl QosSet {
         }
     }
 
+    /// From when on it is in the committed state, if nothing is taken; now or before, if it is.
+    pub fn committed_from(&self) -> Time {
+        match self.definition.threshold {
+            0 => self.bucket.at,
+            threshold => self.bucket.holds_at(threshold),
+        }
+    }
+
+    /// Without a threshold there is one state, also while something is paid back that was larger than the bucket.
     pub fn state(&self) -> SetState {
-        if self.bucket.holds(self.definition.threshold) { SetState::Committed } else { SetState::Second }
+        let threshold = self.definition.threshold;
+        if threshold == 0 || self.bucket.holds(threshold) { SetState::Committed } else { SetState::Second }
     }
 
     /// When a request of so many units is granted in the committed state.
@@ -184,6 +202,7 @@ impl QosSet {
             SetState::Second if mutant!("shard: the second state of a QoS set uses its tokens") => {
                 self.bucket.take(units);
             }
+            SetState::Second if mutant!("shard: the second rate of a QoS set has no end") => {}
             SetState::Second => self.second.iter_mut().for_each(|second| second.take(units)),
         }
     }

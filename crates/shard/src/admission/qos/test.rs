@@ -260,6 +260,36 @@ fn a_changed_set_keeps_its_level() {
     assert_eq!(shaper.set_of(Some("a")), OTHERS);
 }
 
+/// Another definition keeps what is in the second bucket, too.
+#[test]
+fn a_changed_set_keeps_its_second_level() {
+    let mut shaper = Shaper::new(None);
+    shaper.define("a", definition(1, 100, 100, SecondRate::Limited(1)), Time::ZERO);
+    let set = shaper.set_of(Some("a"));
+    assert!(shaper.ask(0, set, 1, Time::ZERO).is_some());
+    assert_eq!(shaper.ask(0, set, 100, Time::ZERO), None);
+    assert!(shaper.release(Time::ZERO, true).is_some(), "its second bucket is full");
+    shaper.define("a", definition(1, 99, 99, SecondRate::Limited(2)), Time::ZERO);
+    shaper.ask(0, set, 1, Time::ZERO).expect("99 are left of its first one");
+    assert_eq!(shaper.ask(0, set, 1, Time::ZERO), None);
+    assert_eq!(shaper.release(Time::ZERO, true), None, "its second bucket is empty");
+}
+
+/// A set without a threshold has one state: while it pays back what was larger than its bucket, it gets nothing that is idle.
+#[test]
+fn one_state_stays_one_state_below_zero() {
+    let mut shaper = Shaper::new(None);
+    shaper.define("a", definition(10, 10, 0, SecondRate::Idle), Time::ZERO);
+    let set = shaper.set_of(Some("a"));
+    assert!(shaper.ask(0, set, 20, Time::ZERO).is_some());
+    assert_eq!((shaper.ask(0, set, 1, Time::ZERO), shaper.release(Time::ZERO, true)), (None, None));
+    let due = Time(SECOND * 11 / 10);
+    assert_eq!(shaper.due_at(), due);
+    assert_eq!(shaper.release(due, true).map(|(_, ticket)| ticket.state), Some(SetState::Committed));
+    let standing = shaper.standing("a", due).expect("it is known");
+    assert_eq!((standing.state, standing.figures.second_time), (SetState::Committed, Span(0)));
+}
+
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
