@@ -115,6 +115,15 @@ fn tell(notice: &Notice, shard: u16) {
                 "a copy of the catalog cannot be written any more; with the last one nothing can be changed"
             );
         }
+        Notice::Overcommitted { committed, device, uncounted } => {
+            tracing::warn!(
+                %committed,
+                %device,
+                uncounted,
+                "more is committed to QoS sets each second than the device gives out (pool.device_rate), or some count another unit: raise \
+                 pool.device_rate, or lower rates with `diecut qos set`"
+            );
+        }
         Notice::RequestLate { title } => {
             tracing::warn!(title, "an administrator's request is not done in time")
         }

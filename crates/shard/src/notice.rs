@@ -2,6 +2,7 @@
 //! keeps hostile clients from filling a disk with it: sans-IO, time is a value.
 
 pub use diecut_nvmf::{HostAt, HostNotice};
+use diecut_spec::Amount;
 use diecut_units::{Span, Time};
 use std::collections::BTreeMap;
 
@@ -70,6 +71,16 @@ pub enum Notice {
     ExchangeFailed([u32; 2]),
     /// One of the two copies of the catalog cannot be written any more.
     CatalogCopyLost,
+    /// More is committed to QoS sets than the shaper of the device gives out: so it is at a start after its rate was lowered, and after a
+    /// change of a set, until it fits.
+    Overcommitted {
+        /// What is committed in a second, to sets that count as the device does.
+        committed: Amount,
+        /// What the device gives out.
+        device: Amount,
+        /// Sets that count another unit than the device.
+        uncounted: u32,
+    },
     /// A request of an administrator was not done in time.
     RequestLate {
         /// What was asked.
@@ -160,7 +171,7 @@ impl Notice {
             Notice::ExchangeBegun(_) | Notice::ExchangeFinished(_) | Notice::ExchangeFailed(_) => {
                 Some(Cause::Wear)
             }
-            Notice::RequestLate { .. } => Some(Cause::Server),
+            Notice::RequestLate { .. } | Notice::Overcommitted { .. } => Some(Cause::Server),
         }
     }
 }

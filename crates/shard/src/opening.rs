@@ -9,7 +9,7 @@ use crate::owners::Owners;
 use crate::peer::Order;
 use crate::registry::share_of;
 use crate::step::Step;
-use crate::steps::{fences, stores, subsystems, volumes, wear};
+use crate::steps::{fences, shortage, stores, subsystems, volumes, wear};
 use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_units::Time;
@@ -243,5 +243,6 @@ pub(crate) fn serve<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
         let (starts, unclean_starts) = (pool.starts, pool.unclean_starts);
         let was_unclean = opening.was_unclean;
         here.notices.push(Notice::Opened { starts, was_unclean, unclean_starts });
+        shortage::tell(here);
     }
 }

@@ -12,6 +12,7 @@ use crate::control::*;
 use crate::step::Step;
 use diecut_catalog::State;
 use diecut_units::Shown;
+pub(crate) use qos_sets::shortage;
 use uuid::Uuid;
 pub(crate) use vssds::alloc_refused;
 

@@ -3,6 +3,7 @@
 pub(crate) mod catalog;
 pub(crate) mod fences;
 pub(crate) mod repair;
+pub(crate) mod shortage;
 pub(crate) mod stores;
 pub(crate) mod subsystems;
 pub(crate) mod volumes;
@@ -59,6 +60,7 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         }
         Step::ApplyQosSets => {
             qos::apply(&mut here.plane, &here.registry, now);
+            shortage::tell(here);
             Progress::Done
         }
         Step::ApplySubsystem { nqn } => subsystems::apply(here, nqn, now),

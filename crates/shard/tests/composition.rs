@@ -10,6 +10,7 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, BlockSession, Drive, Event};
+use diecut_shard::notice::Notice;
 use diecut_shard::{
     AdmissionConfig, BucketSize, CostModel, DOOR_SOURCE_BIT, DeviceShaper, Shard, ShardConfig, TokenUnit,
 };
@@ -1538,4 +1539,69 @@ fn a_device_shaper_bounds_all_and_sets_come_first() {
     rig.shard.take_completions(&mut completions);
     let of_set = completions.iter().filter(|one| one.token.0 < from).count();
     assert!(of_set > 500, "{of_set}: with a second rate it shares what is idle with the others");
+}
+
+/// What is told of QoS sets that want more than there is: what came so far, and while a request is done.
+fn shortages(rig: &mut Rig, request: Option<ControlRequest>) -> Vec<Notice> {
+    let mut actions = std::mem::take(&mut rig.actions);
+    if let Some(request) = request {
+        let token = rig.begin(request);
+        let is_answer = |action: &Action| matches!(action, Action::Answer { token: of, .. } if of.0 == token);
+        while !rig.actions.iter().any(is_answer) {
+            rig.step();
+        }
+    }
+    rig.step();
+    actions.append(&mut rig.actions);
+    let notices = actions.into_iter().filter_map(|action| match action {
+        Action::Notice(notice) => Some(*notice),
+        _ => None,
+    });
+    notices.filter(|notice| matches!(notice, Notice::Overcommitted { .. })).collect()
+}
+
+/// Goal: an operator is told that a device gives out less than is committed to QoS sets, at a start and after each change of a set, until
+/// it fits; and a change that asks for no more is never refused. Method: a start with half of the rate.
+#[test]
+fn a_device_rate_below_what_is_committed_is_told() {
+    let device = device_with(Pacing::Unpaced, 8 << 20);
+    let mut config = config(&device);
+    let shaper = |rate_per_second| {
+        let bucket = BucketSize { rate_per_second, size: 64 };
+        Some(DeviceShaper { unit: TokenUnit::Command, bucket })
+    };
+    config.admission.device_shaper = shaper(1000);
+    let mut rig = Rig::with(device, config.clone(), Time::ZERO);
+    rig.set_up();
+    for (name, rate) in [("a", 300), ("b", 400)] {
+        let set = QosSetSpec::new(name, Amount::Commands(rate));
+        let set = QosSetSpec { vssds: vec![format!("vssd-{name}")], ..set };
+        assert_eq!(shortages(&mut rig, Some(ControlRequest::CreateQosSet(set))), []);
+    }
+    rig.done(ControlRequest::Shutdown);
+    config.admission.device_shaper = shaper(500);
+    let now = rig.now;
+    let mut rig = Rig::with(rig.shard.into_media(), config.clone(), now);
+    let told = |committed| Notice::Overcommitted {
+        committed: Amount::Commands(committed),
+        device: Amount::Commands(500),
+        uncounted: 0,
+    };
+    assert_eq!(shortages(&mut rig, None), [told(700)]);
+    let change = |set: &str, rate| {
+        let change = QosSetChange { rate: Some(Amount::Commands(rate)), ..QosSetChange::default() };
+        ControlRequest::ChangeQosSet { set: set.to_owned(), change }
+    };
+    assert_eq!(shortages(&mut rig, Some(change("a", 200))), [told(600)]);
+    assert!(rig.refused(change("a", 201)).contains("pool.device_rate"));
+    assert_eq!(shortages(&mut rig, Some(change("b", 300))), []);
+
+    // A device that counts bytes says nothing of sets that count commands.
+    rig.done(ControlRequest::Shutdown);
+    let (unit, bucket) = (TokenUnit::Bytes(4096), BucketSize { rate_per_second: 1 << 30, size: 1 << 20 });
+    config.admission.device_shaper = Some(DeviceShaper { unit, bucket });
+    let now = rig.now;
+    let mut rig = Rig::with(rig.shard.into_media(), config, now);
+    let [committed, device] = [0, 1 << 30].map(|bytes| Amount::Bytes(Size(bytes)));
+    assert_eq!(shortages(&mut rig, None), [Notice::Overcommitted { committed, device, uncounted: 2 }]);
 }

@@ -3,6 +3,7 @@
 use super::{Plan, differs, missing, refuse, sound};
 use crate::admission::{DeviceShaper, TokenUnit};
 use crate::control::{ControlError, ControlErrorKind, QosSetChange, QosSetSpec};
+use crate::notice::Notice;
 use crate::step::Step;
 use diecut_catalog::State;
 use diecut_spec::{Amount, Size};
@@ -38,7 +39,9 @@ pub(super) fn change(
         return Ok(());
     }
     sound(next.check_slips())?;
-    put(next, device, plan)
+    // Where more is committed than there is, a change that asks for no more is a step in the right direction.
+    let asks_for_more = !next.rate.is_like(before.rate) || next.rate.units() > before.rate.units();
+    put(next, device.filter(|_| asks_for_more), plan)
 }
 
 pub(super) fn delete(name: &str, plan: &mut Plan) -> Result<(), ControlError> {
@@ -120,12 +123,29 @@ fn common_member(state: &State, one: &QosSetSpec, other: &QosSetSpec) -> Option<
     volume.or_else(|| vssd.map(|vssd| format!("vSSD \"{vssd}\", or a volume on it,")))
 }
 
-/// Whether the device can give what is committed to this set and the others.
-fn fits(state: &State, spec: &QosSetSpec, device: DeviceShaper) -> Result<(), ControlError> {
-    let rate = match device.unit {
+/// What the shaper of the device gives out in a second.
+fn rate_of(device: DeviceShaper) -> Amount {
+    match device.unit {
         TokenUnit::Command => Amount::Commands(device.bucket.rate_per_second),
         TokenUnit::Bytes(_) => Amount::Bytes(Size(device.bucket.rate_per_second)),
-    };
+    }
+}
+
+/// What to tell an operator, if more is committed to sets than the device gives out, or some count another unit.
+pub(crate) fn shortage(state: &State, device: DeviceShaper) -> Option<Notice> {
+    let rate = rate_of(device);
+    let is_like = |set: &&QosSetSpec| set.rate.is_like(rate);
+    let each = state.qos_sets.values().filter(is_like).map(|set| set.rate.units());
+    let committed = each.fold(0, u64::saturating_add);
+    let uncounted = state.qos_sets.values().filter(|set| !is_like(set)).count() as u32;
+    let is_short = committed > rate.units() || uncounted > 0;
+    let committed = rate.of_same_unit(committed);
+    is_short.then_some(Notice::Overcommitted { committed, device: rate, uncounted })
+}
+
+/// Whether the device can give what is committed to this set and the others.
+fn fits(state: &State, spec: &QosSetSpec, device: DeviceShaper) -> Result<(), ControlError> {
+    let rate = rate_of(device);
     let name = &spec.name;
     if !spec.rate.is_like(rate) {
         let message = format!(
