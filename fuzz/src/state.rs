@@ -49,6 +49,7 @@ pub fn catalog_state() -> State {
         allow_any_host: false,
         allowed_hosts: vec!["nqn.2014-08.org.nvmexpress:uuid:host-1".to_owned()],
         namespaces: vec![NamespaceSpec::new(1, "alpha-disk")],
+        paths: vec!["192.0.2.1:4420=inaccessible".parse().expect("a path")],
     };
     state.subsystems.insert(subsystem.nqn.clone(), subsystem);
     let reservation = ReservationRecord {

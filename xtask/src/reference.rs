@@ -12,7 +12,7 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 21] = [
     "crates/api/src/setup.rs",
     "crates/api/src/object.rs",
     "crates/api/src/panics.rs",
@@ -23,6 +23,7 @@ const SOURCES: [&str; 20] = [
     "crates/spec/src/latency/cause.rs",
     "crates/spec/src/latency/command.rs",
     "crates/spec/src/latency/mod.rs",
+    "crates/spec/src/path.rs",
     "crates/spec/src/qos.rs",
     "crates/spec/src/qos_status.rs",
     "crates/spec/src/subsystem.rs",
@@ -461,7 +462,7 @@ impl Words {
         match (name.as_str(), inner) {
             ("Option", Some(inner)) => format!("{}, or absent", self.shown_type(&inner, below)),
             ("Vec", Some(inner)) => format!("list of {}", self.shown_type(&inner, below)),
-            ("String" | "PathBuf" | "Nguid", _) => "text".to_owned(),
+            ("String" | "PathBuf" | "Nguid" | "SocketAddr", _) => "text".to_owned(),
             ("Uuid", _) => "UUID".to_owned(),
             ("Size", _) => "size".to_owned(),
             ("bool", _) => "true, false".to_owned(),

@@ -6,7 +6,9 @@ use crate::socket::is_default_socket;
 use crate::status::Status;
 use diecut_spec::{QosSetSpec, SubsystemSpec, TenantSpec, WearSettings, WearStatus};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Something that is not as a set-up declares it. What only exists, and is not declared, is no difference: other files or
@@ -240,6 +242,21 @@ fn of_subsystem(declared: &SubsystemSpec, exists: &SubsystemSpec, object: &mut O
             format!("add it to the file, or take it away: `diecut subsystem detach {nqn} --nsid {nsid}`");
         object.push(field, "nothing of it", Some(&format!("also {nsid}={volume}")), remedy);
     }
+    of_paths(declared, exists, object);
+}
+
+fn of_paths(declared: &SubsystemSpec, exists: &SubsystemSpec, object: &mut Object<'_>) {
+    let nqn = &declared.nqn;
+    let paths = declared.paths.iter().chain(&exists.paths);
+    let addresses: BTreeSet<SocketAddr> = paths.map(|path| path.address).collect();
+    for address in addresses {
+        let [declared, exists] = [declared, exists].map(|one| one.path_state(address).name());
+        if declared != exists {
+            let set = format!("diecut subsystem path {nqn} --address {address} --state {declared}");
+            let (declared, exists) = (format!("{address}={declared}"), format!("{address}={exists}"));
+            object.push("paths", &declared, Some(&exists), format!("to set it: `{set}`"));
+        }
+    }
 }
 
 pub(crate) fn of_wear(declared: &WearSettings, exists: &WearStatus, found: &mut Vec<Difference>) {
@@ -457,6 +474,7 @@ mod test {
             diecut_spec::NamespaceSpec { nsid: 1, volume: "else".to_owned() },
             diecut_spec::NamespaceSpec { nsid: 2, volume: "more".to_owned() },
         ];
+        subsystem.paths = vec!["192.0.2.1:4420=change".parse().unwrap()];
         status.devices[0].wear.settings.paused = true;
         status.devices[0].wear.settings.rate = Size(0);
         let lacking: Vec<String> = lacking(&setup, &status).iter().map(Lacking::to_string).collect();
@@ -481,6 +499,11 @@ mod test {
                 "detach nqn.x:a --nsid 1",
                 "attach nqn.x:a --nsid 1 --volume disk",
             ],
+            &[
+                "paths is 192.0.2.1:4420=change",
+                "says 192.0.2.1:4420=optimized",
+                "path nqn.x:a --address 192.0.2.1:4420 --state optimized",
+            ],
             &["namespaces is also 2=more", "diecut subsystem detach nqn.x:a --nsid 2"],
         ] {
             assert!(
@@ -488,6 +511,6 @@ mod test {
                 "{words:?} in {texts:#?}"
             );
         }
-        assert_eq!(texts.len(), 9, "{texts:#?}");
+        assert_eq!(texts.len(), 10, "{texts:#?}");
     }
 }

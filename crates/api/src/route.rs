@@ -21,6 +21,7 @@
 //! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | shuts it out | - | 204 |
 //! | `POST /v1/subsystems/{nqn}/namespaces` | shows a volume | [`diecut_spec::NamespaceSpec`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | hides it | - | 204 |
+//! | `POST /v1/subsystems/{nqn}/paths` | says how good a path to it is | [`diecut_spec::PathSpec`] | 204 |
 //! | `POST /v1/qos` | makes a QoS set | [`diecut_spec::QosSetSpec`] | 204 |
 //! | `POST /v1/qos/{name}` | changes it | [`diecut_spec::QosSetChange`] | 204 |
 //! | `DELETE /v1/qos/{name}` | deletes it | - | 204 |

@@ -150,6 +150,7 @@ fn create_volumes(server: &Server, lbas: u64) -> Outcome<()> {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
+            paths: Vec::new(),
             namespaces: vec![NamespaceSpec::new(1, &name)],
         }))?;
     }

@@ -67,8 +67,8 @@ impl Kind {
     pub const fn version(self) -> u16 {
         match self {
             Kind::Vssd | Kind::Volume => 4,
-            Kind::Tenant => 3,
-            Kind::Pool | Kind::Subsystem => 2,
+            Kind::Tenant | Kind::Subsystem => 3,
+            Kind::Pool => 2,
             Kind::Namespaces | Kind::Reservation | Kind::QosSet => 1,
         }
     }

@@ -344,6 +344,7 @@ mod test {
             model: Some("M".to_owned()),
             allow_any_host: true,
             allowed_hosts: Vec::new(),
+            paths: Vec::new(),
             namespaces: namespaces.iter().map(namespace).collect(),
         }
     }

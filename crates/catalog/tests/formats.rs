@@ -101,6 +101,7 @@ fn everything() -> State {
         namespaces: [(1, "disk-0"), (1024, "disk-1")]
             .map(|(nsid, volume)| NamespaceSpec { nsid, volume: volume.to_owned() })
             .to_vec(),
+        paths: Vec::new(),
     };
     let other = SubsystemSpec {
         nqn: "nqn.2026-11.example:beta".to_owned(),
@@ -109,6 +110,7 @@ fn everything() -> State {
         model: Some("other".to_owned()),
         allow_any_host: true,
         allowed_hosts: Vec::new(),
+        paths: Vec::new(),
         namespaces: Vec::new(),
     };
     for subsystem in [subsystem, other] {

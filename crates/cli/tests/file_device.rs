@@ -68,6 +68,7 @@ fn what_hosts_write_is_in_the_file() {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
+        paths: Vec::new(),
         namespaces: vec![diecut_spec::NamespaceSpec::new(1, "a")],
     }));
     let mut host = Host::connect(reactor.addresses()[0], "a").unwrap();

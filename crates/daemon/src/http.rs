@@ -1,5 +1,7 @@
 //! The control interface: HTTP with JSON bodies, normally over a Unix socket that only its owner can open.
 
+mod subsystems;
+
 use crate::clients::{self, Clients, LimitedLog};
 use crate::control_port::ControlPort;
 use crate::convert;
@@ -17,16 +19,16 @@ use diecut_api::route;
 use diecut_api::setup::Durability;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::notice::Cause;
-use diecut_spec::{
-    HostSpec, NamespaceSpec, QosSetChange, QosSetSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec,
-    WearSettings,
-};
+use diecut_spec::{QosSetChange, QosSetSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use subsystems::{
+    allow_host, attach_namespace, create_subsystem, delete_subsystem, deny_host, detach_namespace, set_path,
+};
 use tokio::net::UnixListener;
 
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
@@ -88,6 +90,7 @@ fn routes(server: Server) -> Router {
         .route("/v1/subsystems/{nqn}/hosts/{host}", delete(deny_host))
         .route("/v1/subsystems/{nqn}/namespaces", post(attach_namespace))
         .route("/v1/subsystems/{nqn}/namespaces/{nsid}", delete(detach_namespace))
+        .route("/v1/subsystems/{nqn}/paths", post(set_path))
         .route(route::QOS, post(create_qos_set))
         .route("/v1/qos/{name}", post(change_qos_set).delete(delete_qos_set))
         .route(route::WEAR, post(set_wear))
@@ -319,58 +322,6 @@ async fn delete_volume(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Refusal> {
     server.change(ControlRequest::DeleteVolume(name)).await
-}
-
-async fn create_subsystem(
-    State(server): State<Server>,
-    Body(subsystem): Body<SubsystemSpec>,
-) -> Result<StatusCode, Refusal> {
-    sound(subsystem.check())?;
-    server.change(ControlRequest::CreateSubsystem(subsystem)).await
-}
-
-async fn delete_subsystem(
-    State(server): State<Server>,
-    Path(nqn): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    server.change(ControlRequest::DeleteSubsystem(nqn)).await
-}
-
-async fn allow_host(
-    State(server): State<Server>,
-    Path(subsystem): Path<String>,
-    Body(host): Body<HostSpec>,
-) -> Result<StatusCode, Refusal> {
-    server.change(ControlRequest::AllowHost { subsystem, host: host.nqn }).await
-}
-
-async fn deny_host(
-    State(server): State<Server>,
-    Path((subsystem, host)): Path<(String, String)>,
-) -> Result<StatusCode, Refusal> {
-    server.change(ControlRequest::DenyHost { subsystem, host }).await
-}
-
-async fn attach_namespace(
-    State(server): State<Server>,
-    Path(subsystem): Path<String>,
-    Body(namespace): Body<NamespaceSpec>,
-) -> Result<StatusCode, Refusal> {
-    let NamespaceSpec { nsid, volume } = namespace;
-    server.change(ControlRequest::AttachNamespace { subsystem, nsid, volume }).await
-}
-
-async fn detach_namespace(
-    State(server): State<Server>,
-    Path((subsystem, nsid)): Path<(String, String)>,
-) -> Result<StatusCode, Refusal> {
-    let nsid = nsid.parse().map_err(|_| {
-        Refusal(Problem::new(
-            ProblemKind::Invalid,
-            format!("namespace `{nsid}`: write its number, 1 or more"),
-        ))
-    })?;
-    server.change(ControlRequest::DetachNamespace { subsystem, nsid }).await
 }
 
 async fn create_qos_set(

@@ -186,6 +186,12 @@ impl AsynchronousEvent {
     /// Notice: a namespace was added, removed or changed; read the changed namespace list (figure 147).
     pub const NAMESPACE_ATTRIBUTE_CHANGED: AsynchronousEvent =
         AsynchronousEvent { kind: 2, information: 0x00, log_page: crate::log_page::lid::CHANGED_NAMESPACES };
+    /// Notice: the state of a path changed; read the page of asymmetric namespace access (figure 147).
+    pub const ACCESS_CHANGED: AsynchronousEvent = AsynchronousEvent {
+        kind: 2,
+        information: 0x03,
+        log_page: crate::log_page::lid::ASYMMETRIC_NAMESPACE_ACCESS,
+    };
     /// Notice of a discovery controller: read the discovery log page (figure 147).
     pub const DISCOVERY_LOG_CHANGED: AsynchronousEvent =
         AsynchronousEvent { kind: 2, information: 0xF0, log_page: crate::log_page::lid::DISCOVERY };
@@ -251,6 +257,7 @@ mod test {
     fn events_name_their_page() {
         assert_eq!(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode(), 0x0004_0002);
         assert_eq!(AsynchronousEvent::DISCOVERY_LOG_CHANGED.encode(), 0x0070_F002);
+        assert_eq!(AsynchronousEvent::ACCESS_CHANGED.encode(), 0x000C_0302);
         assert_eq!(AsynchronousEvent::ZONE_DESCRIPTOR_CHANGED.encode(), 0x00BF_EF02);
         assert_eq!(AsynchronousEvent::TEMPERATURE.encode(), 0x0002_0101);
         assert_eq!(AsynchronousEvent::RESERVATION_LOG.encode(), 0x0080_0006);

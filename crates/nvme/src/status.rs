@@ -176,6 +176,12 @@ statuses! {
     OUT_OF_ORDER_WRITE = 2, 0xF2;
     /// Path related, Base 2.0 figure 98: our side of the path failed, another path may work.
     INTERNAL_PATH_ERROR = 3, 0x00;
+    /// The path never reaches the namespace again.
+    ASYMMETRIC_ACCESS_PERSISTENT_LOSS = 3, 0x01;
+    /// The path does not reach the namespace at present.
+    ASYMMETRIC_ACCESS_INACCESSIBLE = 3, 0x02;
+    /// Whether the path reaches the namespace is about to change.
+    ASYMMETRIC_ACCESS_TRANSITION = 3, 0x03;
 }
 
 impl Status {

@@ -183,6 +183,7 @@ fn main() {
             allow_any_host: allowed.is_none(),
             allowed_hosts: allowed.into_iter().collect(),
             namespaces: [(1, namespace)].into(),
+            paths: Default::default(),
             home: Home::Here,
         };
         server.target.set_subsystem(config, Time::ZERO, &mut server.actions);

@@ -72,6 +72,7 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
         allow_any_host: true,
         allowed_hosts: Default::default(),
         namespaces: [(1, namespace)].into(),
+        paths: Default::default(),
         home: Home::Here,
     };
     let now = Time(1);

@@ -121,6 +121,7 @@ impl Session<'_> {
         if !association.configuration.enabled() || association.is_ending() {
             return Err(Status::ABORTED_SQ_DELETION);
         }
+        association.path.serves()?;
         let subsystem = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
         let subsystem = self.shared.subsystems.get(subsystem);
         reservation::check(&subsystem.reservations, &association.host_id, entry)?;

@@ -1,5 +1,6 @@
 use diecut_namespace::contract::{NamespaceId, NamespaceProperties};
 use diecut_nvme::QualifiedName;
+use diecut_nvme::log_page::AnaState;
 use diecut_units::{ContentMode, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -186,6 +187,8 @@ pub struct SubsystemConfig {
     pub allowed_hosts: BTreeSet<QualifiedName>,
     /// Namespaces by NSID (1 or more).
     pub namespaces: BTreeMap<u32, NamespaceConfig>,
+    /// How good the paths over these addresses are; others are optimized.
+    pub paths: BTreeMap<SocketAddr, AnaState>,
     /// Where it lives.
     pub home: Home,
 }

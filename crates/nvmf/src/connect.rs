@@ -3,7 +3,7 @@
 use crate::config::Home;
 use crate::connection::{Connection, Held, Phase};
 use crate::connections::Connections;
-use crate::controller::{Association, KeepAlive};
+use crate::controller::{Association, KeepAlive, PathAccess};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::moved::Arriving;
@@ -190,7 +190,10 @@ impl Connecting<'_> {
         let enable_by = now + self.shared.config.controllers.enable_time;
         let mut association =
             Association::new(subsystem, data.host_id, host_account, controller_id, keep_alive, enable_by);
-        (association.host, association.local) = (host, self.connection.local);
+        let (local, subsystems) = (self.connection.local, &self.shared.subsystems);
+        let path = subsystem.map(|index| PathAccess::new(&subsystems.get(index).config, local));
+        association.path = path.unwrap_or(PathAccess::of_discovery(local));
+        association.host = host;
         association.connections.push(self.connection.index);
         self.shared.tick_by(association.expires());
         self.connection.association = Some(self.shared.associations.add(association));

@@ -24,6 +24,7 @@ pub(crate) fn begin(
     let shared = &*session.shared;
     let index = connection.subsystem.ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let number = connection.association.expect("I-T11: a live connection has an association");
+    shared.associations.kept(number).path.serves()?;
     let subsystem = shared.subsystems.get(index);
     let format = FormatNvm::decode(entry);
     let nsid = entry.nsid.get();

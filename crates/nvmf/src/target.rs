@@ -252,6 +252,7 @@ impl Target {
             for &nsid in &changed {
                 association.namespace_changed(nsid);
             }
+            association.look_at_path(config);
             told.push(number);
         }
         for number in told {

@@ -57,8 +57,7 @@ impl Claims {
         match request {
             ControlRequest::Within { request, .. } => return Claims::of(state, request),
             ControlRequest::CreateTenant(spec) => claims.alone.push(Object::Tenant(spec.name.clone())),
-            ControlRequest::DeleteTenant(name) => claims.alone.push(Object::Tenant(name.clone())),
-            ControlRequest::SetTenantWeight { tenant, .. } => {
+            ControlRequest::DeleteTenant(tenant) | ControlRequest::SetTenantWeight { tenant, .. } => {
                 claims.alone.push(Object::Tenant(tenant.clone()));
             }
             ControlRequest::CreateVssd(spec) => {
@@ -103,7 +102,9 @@ impl Claims {
                 let subsystem = state.subsystems.get(nqn);
                 claims.shared.extend(subsystem.map(|subsystem| Object::Tenant(subsystem.tenant.clone())));
             }
-            ControlRequest::AllowHost { subsystem, .. } | ControlRequest::DenyHost { subsystem, .. } => {
+            ControlRequest::AllowHost { subsystem, .. }
+            | ControlRequest::DenyHost { subsystem, .. }
+            | ControlRequest::SetPath { subsystem, .. } => {
                 claims.alone.push(Object::Subsystem(subsystem.clone()));
             }
             ControlRequest::AttachNamespace { subsystem, volume, .. } => {
@@ -229,6 +230,7 @@ mod test {
                 model: None,
                 allow_any_host: true,
                 allowed_hosts: Vec::new(),
+                paths: Vec::new(),
                 namespaces: vec![NamespaceSpec::new(1, volume)],
             })
         };

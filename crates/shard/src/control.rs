@@ -4,8 +4,8 @@
 use diecut_spec::latency::LatencyReport;
 use diecut_spec::older;
 pub use diecut_spec::{
-    ChannelWear, NamespaceSpec, QosSetChange, QosSetSpec, QosSetStatus, SubsystemSpec, TenantSpec,
-    VolumeSpec, VssdSpec, WearExchange, WearInForce, WearSettings, WearStatus,
+    ChannelWear, NamespaceSpec, PathSpec, PathState, QosSetChange, QosSetSpec, QosSetStatus, SubsystemSpec,
+    TenantSpec, VolumeSpec, VssdSpec, WearExchange, WearInForce, WearSettings, WearStatus,
 };
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
@@ -74,6 +74,13 @@ pub enum ControlRequest {
         /// Namespace identifier.
         nsid: u32,
     },
+    /// Says how good the path to a subsystem over an address is; connected hosts are told.
+    SetPath {
+        /// NQN of the subsystem.
+        subsystem: String,
+        /// Address, and its state.
+        path: PathSpec,
+    },
     /// Looks again at a vSSD that takes no writes, says what is missing, and lets it take writes where nothing was lost; answered
     /// with [`ControlResponse::Repaired`].
     RepairVssd {
@@ -135,6 +142,7 @@ impl ControlRequest {
             | ControlRequest::SetWear(_)
             | ControlRequest::CreateQosSet(_)
             | ControlRequest::ChangeQosSet { .. }
+            | ControlRequest::SetPath { .. }
             | ControlRequest::UnfenceVssd(_)
             | ControlRequest::Status
             | ControlRequest::Latency
@@ -180,6 +188,9 @@ impl ControlRequest {
             }
             ControlRequest::DetachNamespace { subsystem, nsid } => {
                 format!("detachment of namespace {nsid} of subsystem {}", Shown(subsystem))
+            }
+            ControlRequest::SetPath { subsystem, path: PathSpec { address, state } } => {
+                format!("path {address} to subsystem {}, {}", Shown(subsystem), state.name())
             }
             ControlRequest::RepairVssd { vssd, .. } => format!("repair of vSSD \"{}\"", Shown(vssd)),
             ControlRequest::UnfenceVssd(vssd) => format!("end of the fence of vSSD \"{}\"", Shown(vssd)),

@@ -75,6 +75,7 @@ impl NullShard {
                 allow_any_host: true,
                 allowed_hosts: Default::default(),
                 namespaces: [(1, config)].into(),
+                paths: Default::default(),
                 home: match number as u16 % seat.shards {
                     home if home == seat.index.0 => target::Home::Here,
                     home => target::Home::Elsewhere(home),

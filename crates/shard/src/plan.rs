@@ -113,6 +113,7 @@ pub(crate) fn plan(
         ControlRequest::DetachNamespace { subsystem, nsid } => {
             subsystems::detach(subsystem, *nsid, &mut plan)?
         }
+        ControlRequest::SetPath { subsystem, path } => subsystems::set_path(subsystem, *path, &mut plan)?,
         ControlRequest::CreateQosSet(spec) => qos_sets::create(spec, device, &mut plan)?,
         ControlRequest::ChangeQosSet { set, change } => qos_sets::change(set, change, device, &mut plan)?,
         ControlRequest::DeleteQosSet(name) => qos_sets::delete(name, &mut plan)?,

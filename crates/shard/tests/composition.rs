@@ -167,6 +167,7 @@ fn subsystem(name: &str) -> SubsystemSpec {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
+        paths: Vec::new(),
         namespaces: vec![NamespaceSpec::new(1, &format!("volume-{name}"))],
     }
 }

@@ -131,6 +131,7 @@ impl Existing {
                 let shown = next.subsystems.get_mut(subsystem).ok_or(NotFound)?;
                 found(shown.namespaces.remove(nsid).is_some())?;
             }
+            ControlRequest::SetPath { subsystem, .. } => found(self.subsystems.contains_key(subsystem))?,
             ControlRequest::MoveTenant { tenant, .. } | ControlRequest::SetTenantWeight { tenant, .. } => {
                 found(self.tenants.contains(tenant))?;
             }

@@ -187,6 +187,7 @@ impl Scene {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
+            paths: Vec::new(),
             namespaces: vec![NamespaceSpec::new(1, TENANT)],
         }))?;
         let lbas = setting.mapped_bytes / IU_SIZE_BYTES as u64;

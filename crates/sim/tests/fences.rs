@@ -164,6 +164,7 @@ fn set_up(rig: &mut Rig) {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
+            paths: Vec::new(),
             namespaces: vec![NamespaceSpec::new(1, &format!("volume-{name}"))],
         }));
     }

@@ -93,6 +93,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
+            paths: Vec::new(),
             namespaces: vec![NamespaceSpec::new(1, "a")],
         }),
     );

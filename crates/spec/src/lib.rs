@@ -21,6 +21,7 @@ mod identity;
 pub mod latency;
 mod name;
 pub mod older;
+mod path;
 mod qos;
 mod qos_status;
 mod size;
@@ -37,6 +38,7 @@ mod zones;
 
 pub use amount::Amount;
 pub use identity::Nguid;
+pub use path::{PathSpec, PathState};
 pub use qos::{QosSetChange, QosSetSpec};
 pub use qos_status::QosSetStatus;
 pub use size::Size;

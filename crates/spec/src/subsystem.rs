@@ -1,7 +1,9 @@
 //! Subsystems, what they show, and who may connect to them.
 
+use crate::{PathSpec, PathState};
 use diecut_units::Shown;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// A volume shown by a subsystem.
@@ -63,6 +65,11 @@ pub struct SubsystemSpec {
     #[cfg_attr(feature = "clap", arg(long = "namespace"))]
     #[serde(default)]
     pub namespaces: Vec<NamespaceSpec>,
+    /// Addresses that are no optimized path to it: `{ address = "192.0.2.1:4420", state = "non-optimized" }` in a file, `ADDRESS=STATE` on
+    /// the command line.
+    #[cfg_attr(feature = "clap", arg(long = "path", value_name = "PATHS"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathSpec>,
 }
 
 /// A permission: a host that may connect to a subsystem.
@@ -79,6 +86,18 @@ const SERIAL_LETTERS_MAX: usize = 20;
 const MODEL_LETTERS_MAX: usize = 40;
 
 impl SubsystemSpec {
+    fn check_paths(&self) -> Result<(), String> {
+        let nqn = Shown(&self.nqn);
+        for (index, one) in self.paths.iter().enumerate() {
+            one.check().map_err(|error| format!("subsystem {nqn}: {error}"))?;
+            if self.paths[..index].iter().any(|before| before.address == one.address) {
+                let address = one.address;
+                return Err(format!("subsystem {nqn}: path {address} is given twice; leave one out"));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether it can be. Whether its NQN is one, and its volumes are its tenant's, is the server's to say.
     ///
     /// # Errors
@@ -111,7 +130,7 @@ impl SubsystemSpec {
                 }
             }
         }
-        Ok(())
+        self.check_paths()
     }
 
     fn check_text(&self, what: &str, text: Option<&str>, longest: usize) -> Result<(), String> {
@@ -121,6 +140,24 @@ impl SubsystemSpec {
         }
         let (nqn, text) = (Shown(&self.nqn), Shown(text));
         Err(format!("subsystem {nqn}: {what} \"{text}\" must be ASCII, at most {longest} letters"))
+    }
+
+    /// How good the path over an address is.
+    pub fn path_state(&self, address: SocketAddr) -> PathState {
+        self.paths.iter().find(|one| one.address == address).map_or(PathState::Optimized, |one| one.state)
+    }
+
+    /// Says how good the path over an address is.
+    pub fn set_path(&mut self, path: PathSpec) {
+        self.paths.retain(|one| one.address != path.address);
+        self.paths.push(path);
+        self.settle_paths();
+    }
+
+    /// Leaves the paths that are not optimized, in the order of their addresses: equal states are equal lists.
+    pub fn settle_paths(&mut self) {
+        self.paths.retain(|one| one.state != PathState::Optimized);
+        self.paths.sort_unstable();
     }
 
     /// The volume shown under a number.
@@ -144,6 +181,25 @@ mod test {
     use super::*;
 
     #[test]
+    fn paths_are_listed_once_each_in_order_without_the_best() {
+        let text = r#"{"nqn":"nqn.a","tenant":"t"}"#;
+        let mut subsystem: SubsystemSpec = serde_json::from_str(text).unwrap();
+        let plain = subsystem.clone();
+        let path = |text: &str| text.parse::<PathSpec>().unwrap();
+        for text in ["192.0.2.2:1=change", "192.0.2.1:1=inaccessible", "192.0.2.2:1=non-optimized"] {
+            subsystem.set_path(path(text));
+        }
+        let expected = [path("192.0.2.1:1=inaccessible"), path("192.0.2.2:1=non-optimized")];
+        assert_eq!(subsystem.paths, expected);
+        let state = |text: &str| subsystem.path_state(text.parse().unwrap());
+        let states = [state("192.0.2.1:1"), state("192.0.2.2:1"), state("192.0.2.3:1")];
+        assert_eq!(states, [PathState::Inaccessible, PathState::NonOptimized, PathState::Optimized]);
+        subsystem.set_path(path("192.0.2.1:1=optimized"));
+        subsystem.set_path(path("192.0.2.2:1=optimized"));
+        assert_eq!(subsystem, plain);
+    }
+
+    #[test]
     fn a_subsystem_that_cannot_be_is_refused() {
         let check = |nqn: &str, namespaces: &[(u32, &str)]| {
             let namespaces: Vec<_> = namespaces
@@ -160,6 +216,10 @@ mod test {
         assert!(error.contains("namespace 1 is given twice"), "{error}");
         let error = check("nqn.2014-08.org.nvmexpress.discovery", &[]).unwrap_err();
         assert!(error.contains("name of discovery"), "{error}");
+        let twice = r#"{"nqn":"nqn.a","tenant":"t","paths":[{"address":"192.0.2.1:1","state":"change"},
+            {"address":"192.0.2.1:1","state":"inaccessible"}]}"#;
+        let error = serde_json::from_str::<SubsystemSpec>(twice).unwrap().check().unwrap_err();
+        assert!(error.contains("nqn.a: path 192.0.2.1:1 is given twice"), "{error}");
         let serial = r#"{"nqn":"nqn.a","tenant":"t","serial":"012345678901234567890"}"#;
         let error = serde_json::from_str::<SubsystemSpec>(serial).unwrap().check().unwrap_err();
         assert!(error.contains("serial number") && error.contains("at most 20 letters"), "{error}");

@@ -57,6 +57,7 @@ pub fn subsystem(
         allow_any_host: hosts.is_empty(),
         allowed_hosts: hosts.iter().map(|host| name(host)).collect(),
         namespaces: namespaces.into_iter().collect(),
+        paths: Default::default(),
         home: Home::Here,
     }
 }

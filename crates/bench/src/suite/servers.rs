@@ -197,6 +197,7 @@ pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
+        paths: Vec::new(),
         namespaces: vec![NamespaceSpec::new(1, &name())],
     };
     [

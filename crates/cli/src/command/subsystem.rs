@@ -4,7 +4,8 @@ use crate::print;
 use clap::Subcommand;
 use diecut_api::route;
 use diecut_api::status::SubsystemStatus;
-use diecut_spec::{NamespaceSpec, SubsystemSpec};
+use diecut_spec::{NamespaceSpec, PathSpec, PathState, SubsystemSpec};
+use std::net::SocketAddr;
 
 #[derive(Subcommand)]
 pub enum Subsystem {
@@ -35,6 +36,17 @@ pub enum Subsystem {
         #[arg(long)]
         volume: String,
     },
+    /// Say how good the path over an address is (asymmetric namespace access); connected hosts are told.
+    Path {
+        /// NQN of the subsystem.
+        nqn: String,
+        /// Address and port that hosts connect to.
+        #[arg(long)]
+        address: SocketAddr,
+        /// How good it is.
+        #[arg(long)]
+        state: PathState,
+    },
     /// Take a namespace away; connected hosts are told.
     Detach {
         /// NQN of the subsystem.
@@ -45,7 +57,7 @@ pub enum Subsystem {
     },
 }
 
-const HEADER: [&str; 5] = ["subsystem", "tenant", "hosts", "namespaces", "connected"];
+const HEADER: [&str; 6] = ["subsystem", "tenant", "hosts", "namespaces", "paths", "connected"];
 
 impl Subsystem {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
@@ -74,6 +86,13 @@ impl Subsystem {
                     .create(&route::list_within(&nqn, "namespaces"), &NamespaceSpec { nsid, volume })
                     .await?;
                 print::made(json, changed, "attached", "subsystem", &nqn, &detail);
+                Ok(())
+            }
+            Subsystem::Path { nqn, address, state } => {
+                let path = PathSpec { address, state };
+                let changed = client.create(&route::list_within(&nqn, "paths"), &path).await?;
+                let detail = format!("path {address} is {}", state.name());
+                print::made(json, changed, "set", "subsystem", &nqn, &detail);
                 Ok(())
             }
             Subsystem::Detach { nqn, nsid } => {
@@ -117,6 +136,8 @@ pub(super) fn row(status: &SubsystemStatus) -> Vec<String> {
         .iter()
         .map(|namespace| format!("{}={}", namespace.nsid, namespace.volume))
         .collect();
+    let paths: Vec<String> =
+        subsystem.paths.iter().map(|path| format!("{} {}", path.address, path.state.name())).collect();
     let controllers: Vec<String> = status
         .controllers
         .iter()
@@ -130,6 +151,7 @@ pub(super) fn row(status: &SubsystemStatus) -> Vec<String> {
         subsystem.tenant.clone(),
         hosts,
         namespaces.join("\n"),
+        paths.join("\n"),
         controllers.join("\n"),
     ]
 }

@@ -32,8 +32,8 @@ pub const CTRATT_UUID_LIST: u32 = 1 << 9;
 pub const CMIC_CONTROLLERS: u8 = 1 << 1;
 /// CMIC bit 3: asymmetric namespace access is told.
 pub const CMIC_ANA: u8 = 1 << 3;
-/// ANACAP bit 0: the state "optimized".
-pub const ANACAP_OPTIMIZED: u8 = 1 << 0;
+/// ANACAP bits 4:0: all five states are told.
+pub const ANACAP_ALL_STATES: u8 = 0x1F;
 /// ANACAP bit 6: a namespace stays in its group.
 pub const ANACAP_GROUPS_STAY: u8 = 1 << 6;
 /// OACS bit 5: directives.

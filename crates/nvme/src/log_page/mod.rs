@@ -6,7 +6,7 @@ mod error_information;
 mod feature_effects;
 mod smart;
 
-pub use ana::{ANA_GROUPS_ONLY, ANA_OPTIMIZED, AnaGroup, AnaHeader};
+pub use ana::{ANA_GROUPS_ONLY, AnaGroup, AnaHeader, AnaState};
 pub use effects::{
     CommandEffects, EFFECT_CONTROLLER_CAPABILITY, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_NAMESPACE_CAPABILITY,
     EFFECT_NAMESPACE_INVENTORY, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SCOPE_SUBSYSTEM,

@@ -2,9 +2,9 @@ use super::warning::KNOWN_WARNINGS;
 use super::{Answer, Association, Surroundings, TemperatureRange, chunks};
 use crate::placement;
 use diecut_nvme::feature::{
-    BEHAVIOR_ADVANCED_RETRY, CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, EVENT_DISCOVERY_CHANGE,
-    EVENT_NAMESPACE_ATTRIBUTE, GetFeatures, HOST_BEHAVIOR_SIZE_BYTES, Select, SetFeatures,
-    TemperatureThreshold, fid, number_of_queues,
+    BEHAVIOR_ADVANCED_RETRY, CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, EVENT_ACCESS_CHANGE,
+    EVENT_DISCOVERY_CHANGE, EVENT_NAMESPACE_ATTRIBUTE, GetFeatures, HOST_BEHAVIOR_SIZE_BYTES, Select,
+    SetFeatures, TemperatureThreshold, fid, number_of_queues,
 };
 use diecut_nvme::log_page::{
     FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_ENDURANCE_GROUP, FEATURE_SCOPE_NAMESPACE,
@@ -210,7 +210,10 @@ fn set_value(
             let known = if discovery {
                 EVENT_DISCOVERY_CHANGE
             } else {
-                EVENT_NAMESPACE_ATTRIBUTE | EVENT_ZONE_DESCRIPTOR_CHANGED | u32::from(KNOWN_WARNINGS)
+                EVENT_NAMESPACE_ATTRIBUTE
+                    | EVENT_ACCESS_CHANGE
+                    | EVENT_ZONE_DESCRIPTOR_CHANGED
+                    | u32::from(KNOWN_WARNINGS)
             };
             if set.value & !known != 0 {
                 return INVALID_FIELD;

@@ -7,8 +7,9 @@ use crate::config::{NamespaceConfig, SubsystemConfig};
 use crate::placement::{self, ENDURANCE_GROUP};
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
+use diecut_nvme::feature::EVENT_ACCESS_CHANGE;
 use diecut_nvme::identify::{
-    ANACAP_GROUPS_STAY, ANACAP_OPTIMIZED, CMIC_ANA, CMIC_CONTROLLERS, CONTROLLER_TYPE_DISCOVERY,
+    ANACAP_ALL_STATES, ANACAP_GROUPS_STAY, CMIC_ANA, CMIC_CONTROLLERS, CONTROLLER_TYPE_DISCOVERY,
     CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_DATA_PLACEMENT, CTRATT_ENDURANCE_GROUPS, CTRATT_HOST_ID_128,
     CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST, FNA_NOT_ALL, IDENTIFY_SIZE_BYTES, IdentifyController,
     IdentifyNamespace, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES,
@@ -65,7 +66,7 @@ pub(crate) fn identify(
         cns::CONTROLLER => return Answer::Data(controller(association, around).as_bytes().to_vec()),
         cns::NAMESPACE => match namespace() {
             Ok(Some(namespace)) => {
-                return Answer::Data(namespace_page(namespace, nsid).as_bytes().to_vec());
+                return Answer::Data(namespace_page(association, namespace).as_bytes().to_vec());
             }
             Ok(None) => {}
             // FFFFFFFFh asks for what all namespaces have in common; that needs namespace management.
@@ -189,7 +190,7 @@ fn nsfeat(namespace: &NamespaceConfig) -> u8 {
     NSFEAT_IO_OPTIMIZATION | if thin { NSFEAT_THIN } else { 0 }
 }
 
-fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace {
+fn namespace_page(association: &Association, namespace: &NamespaceConfig) -> IdentifyNamespace {
     let properties = &namespace.properties;
     let preferred = properties.preferred_write_lbas.clamp(1, 0x1_0000) - 1;
     let mut page = IdentifyNamespace {
@@ -199,7 +200,7 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
             false => properties.capacity_lbas.max(properties.size_lbas),
         }
         .into(),
-        nuse: properties.used_lbas.into(),
+        nuse: if association.path.hides_figures() { 0 } else { properties.used_lbas }.into(),
         nsfeat: nsfeat(namespace),
         nmic: 1,
         rescap: RESCAP,
@@ -246,7 +247,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         ver: VERSION_2_0.into(),
         oaes: match discovery {
             true => OAES_DISCOVERY_CHANGE,
-            false => OAES_NAMESPACE_ATTRIBUTE | EVENT_ZONE_DESCRIPTOR_CHANGED,
+            false => OAES_NAMESPACE_ATTRIBUTE | EVENT_ACCESS_CHANGE | EVENT_ZONE_DESCRIPTOR_CHANGED,
         }
         .into(),
         ctratt: (CTRATT_HOST_ID_128
@@ -284,7 +285,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         }
         page.cmic |= CMIC_ANA;
         page.anatt = ANA_TRANSITION_SECONDS;
-        page.anacap = ANACAP_OPTIMIZED | ANACAP_GROUPS_STAY;
+        page.anacap = ANACAP_ALL_STATES | ANACAP_GROUPS_STAY;
         page.anagrpmax = ANA_GROUP.into();
         page.nanagrpid = ANA_GROUP.into();
         page.mnan = NSID_MAX.into();

@@ -1,3 +1,4 @@
+use super::access::PathAccess;
 use super::identify::ANA_GROUP;
 use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
 use super::{Answer, Association, Notice, Surroundings, chunks, feature};
@@ -8,7 +9,7 @@ use crate::subsystems::Traffic;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::CSI_NVM;
 use diecut_nvme::log_page::{
-    ANA_GROUPS_ONLY, ANA_OPTIMIZED, AnaGroup, AnaHeader, CHANGED_NAMESPACES_LENGTH, CommandEffects,
+    ANA_GROUPS_ONLY, AnaGroup, AnaHeader, CHANGED_NAMESPACES_LENGTH, CommandEffects,
     EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED,
     FeatureEffects, FirmwareSlots, SmartLog, lid,
 };
@@ -38,7 +39,7 @@ pub(crate) fn log_page(
                 around.config,
                 around.all_subsystems.iter().map(|(_, subsystem)| &subsystem.config),
                 association.host.as_ref(),
-                association.local,
+                association.path.local(),
                 around.all_subsystems.generation,
             )
         }
@@ -66,7 +67,7 @@ pub(crate) fn log_page(
             }
             smart(association, around).as_bytes().to_vec()
         }
-        (lid::ASYMMETRIC_NAMESPACE_ACCESS, false) => access(log.specific, around),
+        (lid::ASYMMETRIC_NAMESPACE_ACCESS, false) => access(&log, &mut association.path, around),
         (lid::RESERVATION, false) => {
             association.events.reservations.read(log.retain_event).as_bytes().to_vec()
         }
@@ -168,15 +169,19 @@ fn not_of_all_namespaces(nsid: u32, around: &Surroundings<'_>) -> Option<Status>
     }
 }
 
-/// Paths to namespaces: one group, and each path of it is as good as the others.
-fn access(specific: u8, around: &Surroundings<'_>) -> Vec<u8> {
+/// The path to namespaces: one group of all of them.
+fn access(log: &GetLogPage, path: &mut PathAccess, around: &Surroundings<'_>) -> Vec<u8> {
+    if !log.retain_event {
+        path.read();
+    }
     let all = around.subsystem.into_iter().flat_map(|subsystem| subsystem.namespaces.keys());
-    let ids: Vec<u32> = all.filter(|_| specific & ANA_GROUPS_ONLY == 0).copied().collect();
-    let head = AnaHeader { groups: 1.into(), ..AnaHeader::default() };
+    let ids: Vec<u32> = all.filter(|_| log.specific & ANA_GROUPS_ONLY == 0).copied().collect();
+    let head = AnaHeader { change_count: path.changes().into(), groups: 1.into(), ..AnaHeader::default() };
     let group = AnaGroup {
         id: ANA_GROUP.into(),
         namespaces: (ids.len() as u32).into(),
-        state: ANA_OPTIMIZED,
+        change_count: path.changes().into(),
+        state: path.state() as u8,
         ..AnaGroup::default()
     };
     let mut page = [head.as_bytes(), group.as_bytes()].concat();

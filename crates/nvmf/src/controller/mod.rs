@@ -1,5 +1,6 @@
 //! Controllers: the state of one association between a host and a subsystem, and its admin queue.
 
+mod access;
 mod chunks;
 mod feature;
 mod identify;
@@ -13,6 +14,7 @@ use crate::io::Plan;
 use crate::placement;
 use crate::queue::SlotIndex;
 use crate::subsystems::{Subsystems, Traffic};
+pub(crate) use access::PathAccess;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::identify::IDENTIFY_SIZE_BYTES;
 use diecut_nvme::log_page::ErrorEntry;
@@ -25,8 +27,7 @@ pub(crate) use identify::NSID_MAX;
 pub(crate) use log_page::smart_of;
 use reservation_log::ReservationLog;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use warning::Warnings;
+pub(crate) use warning::{TemperatureRange, Warnings};
 use zone_log::ZoneLog;
 
 /// Asynchronous Event Requests a controller keeps (AERL + 1); Linux sends one.
@@ -46,8 +47,6 @@ pub(crate) struct Association {
     pub(crate) host_id: [u8; 16],
     /// Its host in the budget.
     pub(crate) host_account: u32,
-    /// Where its first connection came to, if that is known.
-    pub(crate) local: Option<SocketAddr>,
     pub(crate) controller_id: u16,
     life: Life,
     pub(crate) configuration: Configuration,
@@ -59,6 +58,7 @@ pub(crate) struct Association {
     pub(crate) errors: ErrorLog,
     pub(crate) timestamp: Option<(u64, Time)>,
     pub(crate) settings: Settings,
+    pub(crate) path: PathAccess,
 }
 
 /// Features that a host set, until the controller is reset.
@@ -141,23 +141,6 @@ pub(crate) struct ErrorLog {
     pub(crate) count: u64,
 }
 
-/// Thresholds of the composite temperature: the log warns at and beyond them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TemperatureRange {
-    pub(crate) over_kelvin: u16,
-    pub(crate) under_kelvin: u16,
-}
-
-impl TemperatureRange {
-    /// Before a host sets others: too hot is what Identify Controller says (WCTEMP), and nothing is too cold.
-    pub(crate) const DEFAULT: TemperatureRange =
-        TemperatureRange { over_kelvin: WARNING_TEMPERATURE_KELVIN, under_kelvin: 0 };
-
-    pub(crate) fn is_left_by(&self, kelvin: u16) -> bool {
-        kelvin >= self.over_kelvin || kelvin <= self.under_kelvin
-    }
-}
-
 /// One kind of event: it is told once, then masked until the host reads its log page (Base 2.0 section 5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Notice {
@@ -217,7 +200,6 @@ impl Association {
             host: None,
             host_id,
             host_account,
-            local: None,
             controller_id,
             life: Life::Fresh(enable_by),
             configuration: Configuration::default(),
@@ -228,6 +210,7 @@ impl Association {
             errors: ErrorLog::default(),
             timestamp: None,
             settings: Settings::default(),
+            path: PathAccess::default(),
         }
     }
 
@@ -337,6 +320,7 @@ impl Association {
             self.events.warnings = Warnings::default();
             self.events.reservations.reset();
             self.events.zones = ZoneLog::default();
+            self.path.reset();
             // What no feature saves is as it was before (Base 2.0 section 5.27).
             self.settings = Settings::default();
             self.flushes.failed = false;
@@ -429,7 +413,8 @@ impl Association {
             self.events.discovery = Notice::Masked;
             return Some(AsynchronousEvent::DISCOVERY_LOG_CHANGED);
         }
-        self.events.warnings.next_event().or_else(|| self.events.reservations.next_event())
+        let event = self.path.next_event().or_else(|| self.events.warnings.next_event());
+        event.or_else(|| self.events.reservations.next_event())
     }
 
     /// A namespace came, went or changed.
@@ -438,6 +423,7 @@ impl Association {
             return;
         }
         self.events.zones.forget(nsid);
+        self.path.namespaces_changed();
         if let Err(at) = self.events.changed_namespaces.binary_search(&nsid) {
             self.events.changed_namespaces.insert(at, nsid);
         }

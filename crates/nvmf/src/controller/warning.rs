@@ -1,10 +1,27 @@
 //! Critical warnings of the SMART log, and the events that tell of them.
 
-use super::{Association, TemperatureRange};
+use super::{Association, WARNING_TEMPERATURE_KELVIN};
 use crate::config::Health;
 use diecut_nvme::admin::AsynchronousEvent;
 use diecut_nvme::log_page::{WARNING_READ_ONLY, WARNING_RELIABILITY, WARNING_SPARE, WARNING_TEMPERATURE};
 use diecut_units::{mark, mutant};
+
+/// Thresholds of the composite temperature: the log warns at and beyond them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TemperatureRange {
+    pub(crate) over_kelvin: u16,
+    pub(crate) under_kelvin: u16,
+}
+
+impl TemperatureRange {
+    /// Before a host sets others: too hot is what Identify Controller says (WCTEMP), and nothing is too cold.
+    pub(crate) const DEFAULT: TemperatureRange =
+        TemperatureRange { over_kelvin: WARNING_TEMPERATURE_KELVIN, under_kelvin: 0 };
+
+    pub(crate) fn is_left_by(&self, kelvin: u16) -> bool {
+        kelvin >= self.over_kelvin || kelvin <= self.under_kelvin
+    }
+}
 
 /// Spare below which the log warns.
 pub(super) const SPARE_THRESHOLD_PERCENT: u8 = 10;

@@ -1,7 +1,7 @@
 //! Requests for subsystems, their hosts and namespaces.
 
 use super::{Fields, Plan, derived_id, differs, lacks, missing, refuse, sound};
-use crate::control::{ControlError, ControlErrorKind, NamespaceSpec, SubsystemSpec};
+use crate::control::{ControlError, ControlErrorKind, NamespaceSpec, PathSpec, SubsystemSpec};
 use crate::step::Step;
 use diecut_catalog::State;
 use diecut_nvme::QualifiedName;
@@ -9,9 +9,11 @@ use diecut_units::Shown;
 
 fn fields_of(spec: &SubsystemSpec) -> Fields {
     // Without `..`, so that a new field cannot be forgotten.
-    let SubsystemSpec { nqn: _, tenant, serial, model, allow_any_host, allowed_hosts, namespaces } = spec;
+    let SubsystemSpec { nqn: _, tenant, serial, model, allow_any_host, allowed_hosts, namespaces, paths } =
+        spec;
     let list = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(" ") };
     let shown = |NamespaceSpec { nsid, volume }: &NamespaceSpec| format!("{nsid}={volume}");
+    let path = |PathSpec { address, state }: &PathSpec| format!("{address}={}", state.name());
     vec![
         ("tenant", tenant.clone()),
         ("serial", serial.clone().unwrap_or_default()),
@@ -19,6 +21,7 @@ fn fields_of(spec: &SubsystemSpec) -> Fields {
         ("allow_any_host", allow_any_host.to_string()),
         ("allowed_hosts", list(allowed_hosts.to_vec())),
         ("namespaces", list(namespaces.iter().map(shown).collect())),
+        ("paths", list(paths.iter().map(path).collect())),
     ]
 }
 
@@ -35,6 +38,7 @@ pub(super) fn create(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Re
     }
     let mut record = SubsystemSpec { serial: Some(serial), model: Some(model), ..spec.clone() };
     record.namespaces.sort_by_key(|one| one.nsid);
+    record.settle_paths();
     if let Some(existing) = state.subsystems.get(&spec.nqn) {
         if *existing == record {
             return Ok(());
@@ -86,6 +90,14 @@ pub(super) fn deny(nqn: &str, host: &str, plan: &mut Plan) -> Result<(), Control
             let message = format!("host {host} is not among the allowed hosts of subsystem {nqn}");
             return refuse(ControlErrorKind::NotFound, message);
         }
+        Ok(())
+    })
+}
+
+pub(super) fn set_path(nqn: &str, path: PathSpec, plan: &mut Plan) -> Result<(), ControlError> {
+    sound(path.check())?;
+    edit(plan, nqn, |record| {
+        record.set_path(path);
         Ok(())
     })
 }

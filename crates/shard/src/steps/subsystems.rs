@@ -1,5 +1,6 @@
 //! Subsystems: what the target is told of them.
 
+use crate::control::PathState;
 use crate::health;
 use crate::job::Progress;
 use crate::owners::Owners;
@@ -8,6 +9,7 @@ use crate::registry::qualified;
 use crate::reservations;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
+use diecut_nvme::log_page::AnaState;
 use diecut_nvmf::{Home, NamespaceConfig, PanicsTold, SubsystemConfig};
 use diecut_units::Time;
 
@@ -77,6 +79,18 @@ pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option
         allow_any_host: record.allow_any_host,
         allowed_hosts: record.allowed_hosts.iter().map(|host| qualified(host)).collect(),
         namespaces: namespaces.collect(),
+        paths: record.paths.iter().map(|path| (path.address, ana_state(path.state))).collect(),
         home,
     })
+}
+
+/// What NVMe calls the state of a path.
+fn ana_state(state: PathState) -> AnaState {
+    match state {
+        PathState::Optimized => AnaState::Optimized,
+        PathState::NonOptimized => AnaState::NonOptimized,
+        PathState::Inaccessible => AnaState::Inaccessible,
+        PathState::PersistentLoss => AnaState::PersistentLoss,
+        PathState::Change => AnaState::Change,
+    }
 }

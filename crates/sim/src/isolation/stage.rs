@@ -142,6 +142,7 @@ impl Stage {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
+            paths: Vec::new(),
             namespaces: vec![NamespaceSpec::new(1, "writer")],
         }))
     }

@@ -135,6 +135,7 @@ impl Monitored {
                 model: None,
                 allow_any_host: true,
                 allowed_hosts: Vec::new(),
+                paths: Vec::new(),
                 namespaces: vec![NamespaceSpec::new(1, name)],
             }))?;
             all.connect(host);
