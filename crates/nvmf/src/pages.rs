@@ -17,8 +17,8 @@ use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, GetFeatures, Select, SetFeatures, fid};
 use diecut_nvme::log_page::lid;
 use diecut_nvme::ocp::{
-    self, CommandKind, DeviceCapabilities, LatencyConfiguration, NOT_SUPPORTED, SmartExtended,
-    UnsupportedRequirements,
+    self, CommandKind, DeviceCapabilities, FirmwareActivationHistory, LatencyConfiguration, NOT_SUPPORTED,
+    SmartExtended, UnsupportedRequirements,
 };
 use diecut_nvme::opcode::{admin as opcode, io};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry, ascii_padded};
@@ -33,7 +33,6 @@ const UNSUPPORTED: &[&str] = &[
     "NVMeR-2",
     "STD-LOG-21",
     "EREC-3",
-    "FWHST-LOG-1",
     "HWCOMP-1",
     "TCGL-1",
     "SLOG-1",
@@ -167,6 +166,8 @@ fn page(shared: &mut Shared, number: u32, index: u32, log: &GetLogPage, debug_lo
     Some(match log.page {
         ocp::lid::SMART_EXTENDED => extended(subsystem, firmware).as_bytes().to_vec(),
         ocp::lid::ERROR_RECOVERY => subsystem.ocp.panics.error_recovery().as_bytes().to_vec(),
+        // No command brings other firmware.
+        ocp::lid::FIRMWARE_ACTIVATION_HISTORY => FirmwareActivationHistory::default().as_bytes().to_vec(),
         ocp::lid::LATENCY_MONITOR => subsystem.ocp.monitor.page(DEBUG_BLOCK, now).as_bytes().to_vec(),
         ocp::lid::DEVICE_CAPABILITIES => capabilities().as_bytes().to_vec(),
         ocp::lid::UNSUPPORTED_REQUIREMENTS => UnsupportedRequirements::of(UNSUPPORTED).as_bytes().to_vec(),

@@ -99,6 +99,7 @@ fn the_uuid_is_found_and_pages_are_behind_it() {
         (ocp::lid::SMART_EXTENDED, SmartExtended::GUID, 512),
         (ocp::lid::ERROR_RECOVERY, ocp::ErrorRecovery::GUID, 512),
         (ocp::lid::LATENCY_MONITOR, LatencyLog::GUID, 512),
+        (ocp::lid::FIRMWARE_ACTIVATION_HISTORY, ocp::FirmwareActivationHistory::GUID, 4096),
         (ocp::lid::DEVICE_CAPABILITIES, ocp::DeviceCapabilities::GUID, 4096),
         (ocp::lid::UNSUPPORTED_REQUIREMENTS, ocp::UnsupportedRequirements::GUID, 4096),
     ] {

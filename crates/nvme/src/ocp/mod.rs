@@ -13,7 +13,9 @@ pub use latency_configuration::{
 pub use latency_monitor::{
     LatencyLog, LatencySide, MEASURED_MAX_MS, STATUS_ENABLED, STATUS_MEASURED, STATUS_MODE_1,
 };
-pub use other::{DeviceCapabilities, ErrorRecovery, UNSUPPORTED_MAX, UnsupportedRequirements};
+pub use other::{
+    DeviceCapabilities, ErrorRecovery, FirmwareActivationHistory, UNSUPPORTED_MAX, UnsupportedRequirements,
+};
 pub use smart::{NOT_SUPPORTED, SmartExtended, U48};
 pub use telemetry::{
     DATA_BLOCK_BYTES, DwordRange, EventDescriptor, StatisticDescriptor, TelemetryDataArea, TelemetryHeader,
@@ -70,6 +72,10 @@ mod test {
         assert_eq!(
             DeviceCapabilities::GUID,
             [0x97, 0x42, 0x05, 0x0D, 0xD1, 0xE1, 0xC9, 0x98, 0x5D, 0x49, 0x58, 0x4B, 0x91, 0x3C, 0x05, 0xB7]
+        );
+        assert_eq!(
+            FirmwareActivationHistory::GUID,
+            [0x6D, 0x79, 0x9A, 0x76, 0xB4, 0xDA, 0xF6, 0xA3, 0xE2, 0x4D, 0xB2, 0x8A, 0xAC, 0xF3, 0x1C, 0xD1]
         );
         assert_eq!(
             UnsupportedRequirements::GUID,

@@ -50,6 +50,42 @@ impl Default for ErrorRecovery {
     }
 }
 
+/// Firmware activation history, LID C2h, 4096 bytes (OCP 2.5 section 4.8.7). Up to 20 entries of 64 bytes follow its head; firmware that no
+/// command replaces has none.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct FirmwareActivationHistory {
+    log_id: u8,
+    reserved_1: [u8; 3],
+    entry_count: U32,
+    entries: [[u8; 64]; 20],
+    reserved_1288: [u8; 2790],
+    log_version: U16,
+    guid: [u8; 16],
+}
+
+const _: () = {
+    assert!(size_of::<FirmwareActivationHistory>() == 4096);
+    assert!(offset_of!(FirmwareActivationHistory, entries) == 8);
+    assert!(offset_of!(FirmwareActivationHistory, log_version) == 4078);
+};
+
+impl FirmwareActivationHistory {
+    /// What the page is known by.
+    pub const GUID: [u8; 16] = guid(0xD11C_F3AC_8AB2_4DE2_A3F6_DAB4_769A_796D);
+}
+
+impl Default for FirmwareActivationHistory {
+    fn default() -> FirmwareActivationHistory {
+        FirmwareActivationHistory {
+            log_id: super::lid::FIRMWARE_ACTIVATION_HISTORY,
+            log_version: 1.into(),
+            guid: FirmwareActivationHistory::GUID,
+            ..FirmwareActivationHistory::new_zeroed()
+        }
+    }
+}
+
 /// Device capabilities, LID C4h, 4096 bytes (OCP 2.5 section 4.8.9).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -142,6 +178,15 @@ impl UnsupportedRequirements {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn the_bytes_of_an_empty_history() {
+        let page = FirmwareActivationHistory::default();
+        let bytes = page.as_bytes();
+        assert_eq!(bytes[..8], [0xC2, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(bytes[8..4078].iter().all(|byte| *byte == 0));
+        assert_eq!(bytes[4078..4082], [1, 0, 0x6D, 0x79]);
+    }
 
     #[test]
     fn the_bytes_of_unsupported_requirements() {

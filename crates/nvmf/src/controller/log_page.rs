@@ -130,6 +130,7 @@ const PAGES: &[u8] = &[
     lid::RESERVATION,
     ocp::lid::SMART_EXTENDED,
     ocp::lid::ERROR_RECOVERY,
+    ocp::lid::FIRMWARE_ACTIVATION_HISTORY,
     ocp::lid::LATENCY_MONITOR,
     ocp::lid::DEVICE_CAPABILITIES,
     ocp::lid::UNSUPPORTED_REQUIREMENTS,
