@@ -33,10 +33,10 @@ fn of_record(record: &ReservationRecord) -> target::ReservationRecord {
     }
 }
 
-/// The state with all that is asked, for the job that writes it. What the catalog has no room for is refused. Nothing, if nothing is to be
+/// The state with all that is asked, for the job that writes it, unless one was written a short while ago ([`crate::reservation_queue`]). What the catalog has no room for is refused. Nothing, if nothing is to be
 /// written.
 pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<State> {
-    if !here.placement.reservations.has_work() {
+    if here.placement.reservations.due_at() > now {
         return None;
     }
     let base = &here.registry.state;
@@ -63,6 +63,7 @@ pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<S
         answer(here, kept, now);
         return None;
     }
+    here.placement.reservations.writes(now);
     Some(next)
 }
 

@@ -475,10 +475,12 @@ impl<M: Divide> Drive for Shard<M> {
 
     fn deadline(&self) -> Time {
         let is_found = self.opening.reads_catalog() && self.here.registry.catalog.is_open();
-        if is_found || self.opening.is_ready() && self.here.placement.reservations.has_work() {
+        if is_found {
             return Time::ZERO;
         }
-        self.here.plane.deadline().min(self.jobs.deadline())
+        let is_ready = self.opening.is_ready();
+        let kept = if is_ready { self.here.placement.reservations.due_at() } else { Time::NEVER };
+        self.here.plane.deadline().min(self.jobs.deadline()).min(kept)
     }
 
     fn goes_on(&self, connection: ConnectionId) -> bool {

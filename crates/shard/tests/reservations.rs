@@ -9,7 +9,7 @@ use diecut_nvme::reservation::*;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
 use diecut_spec::Isolation;
-use diecut_units::{Buffer, Time};
+use diecut_units::{Buffer, Span, Time};
 use herd::{Herd, Host, device, subsystem};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -211,4 +211,32 @@ fn a_reservation_goes_with_its_namespace_and_moves_with_its_tenant() {
     assert_eq!(herd.shards[0].state().reservations.len(), 1, "the setting and the count persist");
     herd.done(ControlRequest::DeleteSubsystem(nqn));
     assert!(herd.shards[0].state().reservations.is_empty());
+}
+
+/// Goal: a host that changes its registration again and again does not wear out the flash that the catalog lies on. Method: the first changes
+/// are quick, later ones come one in half a second, and all of them are carried out.
+#[test]
+fn changes_without_an_end_are_written_now_and_then() {
+    let mut herd = Herd::new(device(9), 1, 9, Time::ZERO);
+    herd.add_tenant("a", Isolation::Channel, 0);
+    let mut a = Reserver::new(1);
+    a.meet(&mut herd);
+    let begun = herd.now;
+    let mut times = Vec::new();
+    for _ in 0..72 {
+        assert_eq!(a.register(&mut herd, PERSISTS), Status::SUCCESS);
+        times.push(herd.now.since(begun));
+    }
+    assert!(times[59] < Span::from_secs(2), "{:?}", times[59]);
+    assert!(times[71] > Span::from_secs(3), "{:?}", times[71]);
+    assert_eq!(a.report(&mut herd).0.generation.get(), 72);
+    // Whoever was quiet for a while is quick again.
+    let quiet_until = herd.now + Span::from_secs(4);
+    while herd.now < quiet_until {
+        a.host.work(&mut herd, false);
+        herd.step();
+    }
+    let begun = herd.now;
+    assert_eq!(a.register(&mut herd, PERSISTS), Status::SUCCESS);
+    assert!(herd.now.since(begun) < Span::from_millis(250));
 }
