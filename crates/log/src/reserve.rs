@@ -56,7 +56,15 @@ pub(crate) fn kept_segments(layout: &Layout, segments: u32) -> u32 {
     paced_segments(layout, segments) + BURST_SEGMENTS + ANCHOR_SEGMENTS
 }
 
+/// At most this part of what is left for data is kept for segments that are dying.
+const DYING_SHARE: u32 = 8;
+
 /// IUs of data that all segments but the reserve hold when chunks are full.
+///
+/// What a handle overwrites in its order has one segment that is dying while another one is filled. Without room for those of all handles the
+/// cleaner would copy what is about to be dead, and leave it scattered over segments that die no more at once.
 pub(crate) fn usable_ius(layout: &Layout, segments: u32) -> u64 {
-    u64::from(segments.saturating_sub(kept_segments(layout, segments))) * layout.reclaim_unit_ius()
+    let left = segments.saturating_sub(kept_segments(layout, segments));
+    let dying = if layout.streams.more() == 0 { 0 } else { layout.streams.count(StreamKind::User) };
+    u64::from(left - dying.min(left / DYING_SHARE)) * layout.reclaim_unit_ius()
 }

@@ -9,6 +9,9 @@ use diecut_vssd::space::EraseBlockSpace;
 
 /// Segments' worth of entries after which a chunk does not wait any more for its stream to fill it: an anchor covers nothing behind it.
 const STALE_SEGMENTS: u64 = 2;
+/// In segments of few chunks, or with many handles, so many chunks' worth for each handle: one that is written to at a fourth of the pace of the
+/// others still fills its chunks, and filler takes no room of data.
+const STALE_CHUNKS: u64 = 4;
 
 /// Reclaim unit handles of a writer.
 #[derive(Default)]
@@ -122,7 +125,9 @@ impl Writer {
         if layout.streams.more() == 0 || mutant!("log: chunks of idle handles wait for ever") {
             return 0;
         }
-        self.next_sequence.saturating_sub(STALE_SEGMENTS * u64::from(layout.segment_ius))
+        let handles = u64::from(layout.streams.count(StreamKind::User));
+        let filled = STALE_CHUNKS * handles * u64::from(layout.chunk_ius());
+        self.next_sequence.saturating_sub(filled.max(STALE_SEGMENTS * u64::from(layout.segment_ius)))
     }
 
     /// A chunk of a stream was handed to flash with its filler; `is_taken_back`: it was not begun with.
