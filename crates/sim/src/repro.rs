@@ -24,6 +24,10 @@ mod waf;
 mod write_latency;
 mod ycsb;
 mod zns_4zones;
+mod zns_drives;
+mod zns_rocksdb;
+mod zns_sp4;
+mod zone_files;
 
 pub use write_latency::{SteadyWrites, steady_writes};
 
@@ -97,6 +101,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fdp::CACHELIB,
     fdp::ISOLATION,
     performashape::EXPERIMENT,
+    zns_rocksdb::EXPERIMENT,
+    zns_sp4::EXPERIMENT,
 ];
 
 /// Why nothing was run.

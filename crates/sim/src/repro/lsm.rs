@@ -33,6 +33,9 @@ const fn mix(name: &'static str, reads: u32, updates: u32) -> Mix {
     Mix { name, reads, updates, inserts: 0, scans: 0, read_modify_writes: 0 }
 }
 
+/// Nothing but updates.
+pub(super) const OVERWRITE: Mix = mix("overwrite", 0, 100);
+
 /// YCSB's core workloads.
 pub(super) const MIXES: [Mix; 6] = [
     mix("A", 50, 50),
@@ -53,6 +56,14 @@ pub(super) struct Shape {
     /// The memtable, in tables: one run of level 0 (LevelDB: 4 MiB, and 2 MiB a table).
     pub memtable_tables: usize,
     pub clients: usize,
+    /// Large commands of a flush, and of a compaction, that are under way.
+    pub large_depth: usize,
+    /// Tables of level 1 when it is full; each level below has [`LEVEL_RATIO`] times as many.
+    pub level_1_tables: usize,
+    /// Tables that the data fills; `None`: [`FILL_PERCENT`] of the places.
+    pub data_tables: Option<u64>,
+    /// Clients that only write, the last ones, while all others only read; 0: all do what the mix says.
+    pub writers: usize,
 }
 
 /// Records of 1 KiB in a block.
@@ -70,12 +81,12 @@ const LEVEL_0_STOP: usize = 12;
 /// How long a write is put off once while level 0 has [`LEVEL_0_SLOW`] runs (LevelDB: 1 ms).
 const SLOW_NS: u64 = 1_000_000;
 /// Tables of level 1 (LevelDB: 10 MiB), and by what each level below is larger (10).
-const LEVEL_1_TABLES: usize = 5;
+pub(super) const LEVEL_1_TABLES: usize = 5;
 const LEVEL_RATIO: usize = 10;
 /// Blocks of a command of a flush or compaction: 256 KiB.
 const LARGE_BLOCKS: u32 = 64;
 /// Commands of a flush or compaction under way at a time.
-const LARGE_DEPTH: usize = 4;
+pub(super) const LARGE_DEPTH: usize = 4;
 /// Blocks after which the write-ahead log is written: 64 KiB.
 const LOG_BLOCKS: u32 = 16;
 /// Processor time of an operation in the database.
@@ -162,8 +173,12 @@ pub(super) struct Database {
     log_under_way: usize,
     log_due: u32,
     outbox: VecDeque<Io>,
-    /// Operations of clients.
+    /// Operations of clients; those of clients that only write are in the other one.
     pub meter: Meter,
+    pub write_meter: Meter,
+    /// Writes per second of clients that only write, in all; `None`: each goes on at once.
+    pub writes_per_s: Option<f64>,
+    next_write: Time,
     /// Records written by clients, and blocks by flushes and compactions, since the beginning.
     pub records_written: u64,
     pub table_blocks_written: u64,
@@ -180,7 +195,7 @@ impl Database {
         // The first places are the write-ahead log's: of the memtable and of the one before it.
         let log_places = 2 * shape.memtable_tables as u64;
         let places = shape.lbas / u64::from(shape.table_blocks);
-        let data_tables = (places - log_places) * FILL_PERCENT / 100;
+        let data_tables = shape.data_tables.unwrap_or((places - log_places) * FILL_PERCENT / 100);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut free: Vec<u64> = (log_places..places).collect();
         for index in (1..free.len()).rev() {
@@ -190,7 +205,7 @@ impl Database {
         let mut levels = vec![Vec::new(); 2];
         let mut left = data_tables as usize;
         // Level 1 and those below it are full, the last one takes the rest.
-        let mut target = LEVEL_1_TABLES;
+        let mut target = shape.level_1_tables;
         let mut level = 1;
         while left > 0 {
             let tables = if left > target * LEVEL_RATIO / 2 && left > target { target } else { left };
@@ -230,6 +245,9 @@ impl Database {
             log_due: 0,
             outbox: VecDeque::new(),
             meter: Meter::new(),
+            write_meter: Meter::new(),
+            writes_per_s: None,
+            next_write: Time::ZERO,
             records_written: 0,
             table_blocks_written: 0,
             stalled_ns: 0,
@@ -244,15 +262,47 @@ impl Database {
 
     /// Clients begin now.
     pub fn begin(&mut self, now: Time) {
+        self.next_write = now;
         for client in 0..self.clients.len() {
             self.begin_operation(client, now);
         }
+    }
+
+    /// Clients go on with another mix, or in other roles.
+    pub fn change(&mut self, mix: Mix, writers: usize, writes_per_s: Option<f64>, now: Time) {
+        (self.mix, self.shape.writers, self.writes_per_s, self.next_write) =
+            (mix, writers, writes_per_s, now);
     }
 
     /// Blocks written by flushes and compactions over blocks of records.
     pub fn write_amplification(&self) -> f64 {
         let blocks = self.records_written as f64 / RECORDS_PER_BLOCK as f64;
         if blocks == 0.0 { 1.0 } else { self.table_blocks_written as f64 / blocks }
+    }
+
+    /// Blocks of a table.
+    pub fn table_blocks(&self) -> u32 {
+        self.shape.table_blocks
+    }
+
+    /// Places for tables and for the log.
+    pub fn places(&self) -> u64 {
+        self.shape.lbas / u64::from(self.shape.table_blocks)
+    }
+
+    /// Places of all tables, those of the lowest level last.
+    pub fn tables(&self) -> Vec<u64> {
+        self.levels.iter().flatten().copied().collect()
+    }
+
+    /// The level of the table that is, or is being, written to a place; `None`: the place is the log's.
+    pub fn level_of(&self, place: u64) -> Option<usize> {
+        let made = [&self.flush, &self.compaction].into_iter().find(|job| job.makes.contains(&place));
+        made.map(|job| job.level).or_else(|| self.levels.iter().position(|level| level.contains(&place)))
+    }
+
+    fn is_writer(&self, client: usize) -> bool {
+        client + self.shape.writers >= self.shape.clients
     }
 
     fn deallocate(&mut self, place: u64) {
@@ -269,7 +319,9 @@ impl Database {
             draw = draw.wrapping_sub(percent);
             hit
         };
-        let operation = if is(self.mix.reads) {
+        let operation = if self.shape.writers > 0 {
+            if self.is_writer(client) { Operation::Update } else { Operation::Read }
+        } else if is(self.mix.reads) {
             Operation::Read
         } else if is(self.mix.updates + self.mix.inserts) {
             Operation::Update
@@ -278,10 +330,16 @@ impl Database {
         } else {
             Operation::ReadModifyWrite
         };
+        // A write that is due waits for its client, so its latency begins when it was due.
+        let mut began = now;
+        if let Some(rate) = self.writes_per_s.filter(|_| self.shape.writers > 0 && self.is_writer(client)) {
+            began = self.next_write;
+            self.next_write += Span((1e9 / rate) as u64);
+        }
         self.clients[client] = Client {
-            began: now,
+            began,
             operation,
-            ready: Some(now + Span(OPERATION_NS)),
+            ready: Some(now.max(began) + Span(OPERATION_NS)),
             reads: 0,
             waits_for_room: false,
             was_slowed: false,
@@ -355,7 +413,9 @@ impl Database {
             self.stall_began[client] = now;
             return;
         }
-        self.meter.count(now.since(self.clients[client].began), 0);
+        let is_write = self.shape.writers > 0 && self.is_writer(client);
+        let meter = if is_write { &mut self.write_meter } else { &mut self.meter };
+        meter.count(now.since(self.clients[client].began), 0);
         self.begin_operation(client, now);
     }
 
@@ -387,34 +447,43 @@ impl Database {
         self.flush.makes = makes;
     }
 
-    /// The level that needs a compaction most, if one does.
-    fn choose_compaction(&self) -> Option<usize> {
-        if self.level_0_runs() >= LEVEL_0_START {
-            return Some(0);
-        }
-        let mut target = LEVEL_1_TABLES;
+    /// Levels that need a compaction, the one that needs it most first: by what a level holds over what it may, as LevelDB and RocksDB choose it. With
+    /// level 0 always first, level 1 would grow without end, and all of it is merged with each of them.
+    fn due_compactions(&self) -> Vec<usize> {
+        let mut target = self.shape.level_1_tables;
+        let mut due = vec![(self.level_0_runs() as f64 / LEVEL_0_START as f64, 0)];
         for level in 1..self.levels.len() - 1 {
-            if self.levels[level].len() > target {
-                return Some(level);
-            }
+            // A level that holds exactly what it may is left alone.
+            due.push((self.levels[level].len() as f64 / (target + 1) as f64, level));
             target *= LEVEL_RATIO;
         }
-        None
+        due.retain(|(score, _)| *score >= 1.0);
+        due.sort_by(|one, other| other.0.total_cmp(&one.0));
+        due.into_iter().map(|(_, level)| level).collect()
     }
 
-    /// Merges tables of a level with those they overlap below it: of level 0 all, with all of level 1; else one, with as
-    /// many as one overlaps on average.
-    fn begin_compaction(&mut self) {
-        let Some(level) = self.choose_compaction() else { return };
-        let upper = if level == 0 { self.levels[0].len() } else { 1 };
+    /// How many tables of a level are merged, how many of the one below, and how many are made: of level 0 all with all of level 1, else one with as many
+    /// as one overlaps on average. `None` if there is no room for what is made.
+    fn compaction_of(&self, level: usize) -> Option<(usize, usize, usize)> {
         let (above, below) = (self.levels[level].len(), self.levels[level + 1].len());
         let lower = if level == 0 { below } else { (below.div_ceil(above.max(1)) + 1).min(below) };
         // Of the merged tables as many are left as the lower level grows: none in the lowest, where all are newer versions.
         let grows = level + 2 < self.levels.len();
-        let made = lower + if grows { upper } else { 0 };
-        if self.free.len() < made.max(1) + 1 {
-            return;
+        let made = |upper: usize| lower + if grows { upper } else { 0 };
+        let fits = |upper: usize| made(upper).max(1) < self.free.len();
+        let mut upper = if level == 0 { above } else { 1 };
+        // Of level 0 the oldest runs if there is no room for all: a tree that is nearly full would stop for ever.
+        while !fits(upper) && upper > self.shape.memtable_tables {
+            upper -= self.shape.memtable_tables;
         }
+        fits(upper).then(|| (upper, lower, made(upper)))
+    }
+
+    /// Merges tables of the first level that needs it and for which there is room.
+    fn begin_compaction(&mut self) {
+        let chosen =
+            self.due_compactions().into_iter().find_map(|level| Some((level, self.compaction_of(level)?)));
+        let Some((level, (upper, lower, made))) = chosen else { return };
         let mut inputs: Vec<u64> = self.levels[level].drain(..upper).collect();
         for _ in 0..lower {
             let index = self.random.random_range(0..self.levels[level + 1].len());
@@ -474,8 +543,8 @@ impl Database {
         self.levels[0].len() / self.shape.memtable_tables
     }
 
-    fn next_of_job(job: &mut Job, tag: u64) -> Option<Io> {
-        if job.under_way >= LARGE_DEPTH {
+    fn next_of_job(job: &mut Job, depth: usize, tag: u64) -> Option<Io> {
+        if job.under_way >= depth {
             return None;
         }
         let (kind, (first_lba, lba_count)) = match job.reads.pop_front() {
@@ -517,8 +586,9 @@ impl Workload for Database {
             self.log_cursor += 1;
             return Some(Io { kind: Kind::Write, first_lba, lba_count: LOG_BLOCKS, tag: TAG_LOG });
         }
-        Database::next_of_job(&mut self.flush, TAG_FLUSH)
-            .or_else(|| Database::next_of_job(&mut self.compaction, TAG_COMPACTION))
+        let depth = self.shape.large_depth;
+        Database::next_of_job(&mut self.flush, depth, TAG_FLUSH)
+            .or_else(|| Database::next_of_job(&mut self.compaction, depth, TAG_COMPACTION))
     }
 
     fn wakes_at(&self) -> Time {
@@ -548,7 +618,16 @@ impl Workload for Database {
 mod test {
     use super::*;
 
-    const SHAPE: Shape = Shape { lbas: 64 * 1024, table_blocks: 256, memtable_tables: 2, clients: 8 };
+    const SHAPE: Shape = Shape {
+        lbas: 64 * 1024,
+        table_blocks: 256,
+        memtable_tables: 2,
+        clients: 8,
+        large_depth: LARGE_DEPTH,
+        level_1_tables: LEVEL_1_TABLES,
+        data_tables: None,
+        writers: 0,
+    };
 
     /// Answers everything after a fixed time.
     fn play(mix: Mix, length: Span) -> (Database, Time, Vec<Io>) {

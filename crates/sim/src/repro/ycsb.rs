@@ -1,7 +1,7 @@
 //! Databases beside each other on the same dies: YCSB under channel, die and software isolation.
 
 use super::loads::{Order, Pace, Plain};
-use super::lsm::{Database, MIXES, Mix, Shape};
+use super::lsm::{Database, LARGE_DEPTH, LEVEL_1_TABLES, MIXES, Mix, Shape};
 use super::plot::{Content, Plot};
 use super::report::{Cell, Comparison, Table};
 use super::stage::{Ground, Kind, Part, Stage, Workload};
@@ -150,6 +150,10 @@ fn measure(setting: Setting, size: &Size, mixes: &[Mix], progress: Progress) -> 
         table_blocks: size.table_blocks,
         memtable_tables: size.memtable_tables,
         clients: size.clients,
+        large_depth: LARGE_DEPTH,
+        level_1_tables: LEVEL_1_TABLES,
+        data_tables: None,
+        writers: 0,
     };
     let mut outcomes = Vec::new();
     for mix in mixes {

@@ -1,16 +1,12 @@
 //! Four sequential writers beside random reads: zones against drives with a cleaner.
 
-use super::loads::{Arrivals, Meter};
 use super::plot::{Content, Plot};
 use super::report::{Cell, Comparison, Table};
-use super::stage::{Ground, Io, Kind, Part, Stage, Workload};
+use super::stage::Ground;
+use super::zns_drives::{Drive, Reads, Used};
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
-use diecut_spec::{Isolation, Serves};
-use diecut_units::{Span, Time};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::VecDeque;
+use diecut_units::Span;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "zns-4zones",
@@ -50,225 +46,33 @@ const WRITE_LBAS: u32 = 16;
 /// Shares of the zoned drive's throughput.
 const RATES: [f64; 4] = [0.0, 0.05, 0.15, 0.3];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Drive {
-    Conventional(u32),
-    Zoned,
-}
-
 const DRIVES: [(Drive, &str); 3] =
     [(Drive::Conventional(70), "7 %"), (Drive::Conventional(280), "28 %"), (Drive::Zoned, "zones")];
-
-/// Where ranges lie.
-#[derive(Clone, Copy, Debug)]
-struct Ranges {
-    count: u64,
-    lbas: u64,
-    /// From the start of one to that of the next one.
-    stride_lbas: u64,
-    is_zoned: bool,
-}
-
-struct Writer {
-    range: u64,
-    written_lbas: u64,
-    is_under_way: bool,
-    is_reset: bool,
-    due: Time,
-}
-
-/// The writers and the reader, one load.
-struct Load {
-    ranges: Ranges,
-    writers: Vec<Writer>,
-    /// Ranges to take before any is drawn: the first fill.
-    first: VecDeque<u64>,
-    /// Writes per second; `None`: each writer has one under way.
-    writes_per_s: Option<f64>,
-    arrivals: Arrivals,
-    reads: bool,
-    read_due: Option<Time>,
-    random: Xoshiro256PlusPlus,
-    written: Meter,
-    read: Meter,
-    lbas_written: u64,
-}
-
-const TAG_READ: u64 = WRITERS as u64;
-
-impl Load {
-    fn new(ranges: Ranges, seed: u64) -> Load {
-        let mut first: VecDeque<u64> = (0..ranges.count).collect();
-        let writers = first.drain(..WRITERS).map(|range| Writer {
-            range,
-            written_lbas: 0,
-            is_under_way: false,
-            is_reset: true,
-            due: Time::ZERO,
-        });
-        Load {
-            ranges,
-            writers: writers.collect(),
-            first,
-            writes_per_s: None,
-            arrivals: Arrivals::default(),
-            reads: false,
-            read_due: None,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
-            written: Meter::new(),
-            read: Meter::new(),
-            lbas_written: 0,
-        }
-    }
-
-    /// A range that nobody writes.
-    fn draw(&mut self) -> u64 {
-        loop {
-            let range = self.random.random_range(0..self.ranges.count);
-            if self.writers.iter().all(|writer| writer.range != range) {
-                return range;
-            }
-        }
-    }
-
-    fn next_of(&mut self, index: usize, due: Time) -> Io {
-        if self.writers[index].written_lbas >= self.ranges.lbas {
-            let range = match self.first.pop_front() {
-                Some(range) => range,
-                None => self.draw(),
-            };
-            let writer = &mut self.writers[index];
-            (writer.range, writer.written_lbas, writer.is_reset) = (range, 0, !self.ranges.is_zoned);
-        }
-        let writer = &mut self.writers[index];
-        let (start, tag) = (writer.range * self.ranges.stride_lbas, index as u64);
-        (writer.is_under_way, writer.due) = (true, due);
-        if !writer.is_reset {
-            return Io { kind: Kind::ResetZone, first_lba: start, lba_count: 0, tag };
-        }
-        let left = self.ranges.lbas - writer.written_lbas;
-        let lba_count = left.min(WRITE_LBAS.into()) as u32;
-        Io { kind: Kind::Write, first_lba: start + writer.written_lbas, lba_count, tag }
-    }
-
-    fn next_read(&mut self, now: Time) -> Io {
-        self.read_due = Some(now);
-        let first_lba = self.draw() * self.ranges.stride_lbas + self.random.random_range(0..self.ranges.lbas);
-        Io { kind: Kind::Read, first_lba, lba_count: 1, tag: TAG_READ }
-    }
-
-    fn begin(&mut self, writes_per_s: Option<f64>, reads: bool, now: Time) {
-        (self.writes_per_s, self.reads) = (writes_per_s, reads);
-        self.arrivals.begin(now);
-        self.written.restart(now);
-        self.read.restart(now);
-    }
-}
-
-impl Workload for Load {
-    fn next(&mut self, now: Time) -> Option<Io> {
-        if self.reads && self.read_due.is_none() {
-            return Some(self.next_read(now));
-        }
-        if let Some(rate) = self.writes_per_s.filter(|rate| *rate > 0.0) {
-            self.arrivals.come(rate, now, &mut self.random);
-        }
-        let mut due = now;
-        // A reset is a step of a write that has arrived, so its writer goes on first.
-        let resumed = self.writers.iter().position(|writer| !writer.is_under_way && writer.due > Time::ZERO);
-        if let Some(index) = resumed {
-            due = std::mem::replace(&mut self.writers[index].due, Time::ZERO);
-            return Some(self.next_of(index, due));
-        }
-        let idle = self.writers.iter().position(|writer| !writer.is_under_way)?;
-        if self.writes_per_s.is_some() {
-            due = self.arrivals.take()?;
-        }
-        Some(self.next_of(idle, due))
-    }
-
-    fn wakes_at(&self) -> Time {
-        let is_paced = self.writes_per_s.is_some_and(|rate| rate > 0.0);
-        if is_paced { self.arrivals.next } else { Time::NEVER }
-    }
-
-    fn answered(&mut self, tag: u64, now: Time) {
-        if tag == TAG_READ {
-            let due = self.read_due.take().expect("it was given");
-            self.read.count(now.since(due), 4096);
-            return;
-        }
-        let writer = &mut self.writers[tag as usize];
-        writer.is_under_way = false;
-        if !writer.is_reset {
-            // The write that needed it goes on, with its time.
-            writer.is_reset = true;
-            return;
-        }
-        let lbas = (self.ranges.lbas - writer.written_lbas).min(WRITE_LBAS.into());
-        writer.written_lbas += lbas;
-        self.lbas_written += lbas;
-        self.written.count(now.since(writer.due), lbas * 4096);
-        writer.due = Time::ZERO;
-    }
-}
 
 fn ground(seed: u64, quick: bool) -> Ground {
     let (blocks, pages) = if quick { (96, 4) } else { (512, 16) };
     Ground::of(2, blocks, pages, seed)
 }
 
+const READS: Reads = Reads { depth: 1, lbas: 1, is_sequential: false };
+
 /// A drive that was filled, then overwritten at random.
-struct Used {
-    stage: Stage,
-    load: Load,
-    drive_lbas: u64,
+struct Steady {
+    used: Used,
     quick: bool,
 }
 
-impl Used {
-    fn new(drive: Drive, seed: u64, quick: bool) -> Result<Used, String> {
-        let whole = Part::new(Isolation::Channel, 2);
-        let part = match drive {
-            Drive::Zoned => Part { serves: Serves::Zones, ..whole },
-            Drive::Conventional(over_provisioning_permille) => Part { over_provisioning_permille, ..whole },
-        };
-        let mut stage = Stage::new(&ground(seed, quick), &[part])?;
-        let ranges = if drive == Drive::Zoned {
-            let (count, lbas) = stage.create_zones(0)?;
-            Ranges { count, lbas, stride_lbas: lbas.next_power_of_two(), is_zoned: true }
-        } else {
-            let lbas = stage.segment_lbas(0);
-            let count = stage.exported_lbas()[0] / lbas;
-            stage.create_volume(0, count * lbas)?;
-            Ranges { count, lbas, stride_lbas: lbas, is_zoned: false }
-        };
-        let drive_lbas = ranges.count * ranges.lbas;
-        let mut used = Used { stage, load: Load::new(ranges, seed), drive_lbas, quick };
-        used.write(drive_lbas);
-        used.write(if quick { drive_lbas / 2 } else { 2 * drive_lbas });
-        Ok(used)
-    }
-
-    /// Until so many more logical blocks are written.
-    fn write(&mut self, lbas: u64) {
-        let end = self.load.lbas_written + lbas;
-        while self.load.lbas_written < end {
-            let until = self.stage.now + Span::from_millis(1);
-            self.stage.run(&mut [&mut self.load], until);
-        }
+impl Steady {
+    fn new(drive: Drive, seed: u64, quick: bool) -> Result<Steady, String> {
+        let mut used = Used::filled(drive, &ground(seed, quick), 2, WRITERS, WRITE_LBAS)?;
+        used.write(if quick { used.drive_lbas / 2 } else { 2 * used.drive_lbas });
+        Ok(Steady { used, quick })
     }
 
     /// Throughput at most, MB/s, and write amplification.
     fn throughput(&mut self) -> (f64, f64) {
-        let before = self.stage.written()[0];
-        let start = self.load.lbas_written;
-        self.load.begin(None, false, self.stage.now);
-        self.write(if self.quick { self.drive_lbas / 4 } else { self.drive_lbas });
-        let after = self.stage.written()[0];
-        let host_bytes = (self.load.lbas_written - start) as f64 * 4096.0;
-        let programmed_bytes = (after.programmed_bytes - before.programmed_bytes) as f64;
-        (self.load.written.mb_per_s(self.stage.now), programmed_bytes / host_bytes)
+        let lbas = self.used.drive_lbas;
+        self.used.throughput(if self.quick { lbas / 4 } else { lbas })
     }
 
     /// Reads beside so many MB/s of writes; what was written of that, and mean and p99.9 of reads.
@@ -277,14 +81,14 @@ impl Used {
         let part_ms = if self.quick { 20 } else { 1000 };
         // What came before is programmed and cleaned first; then the new rate becomes steady; then it is measured.
         for (writes_per_s, reads, parts) in
-            [(0.0, false, 1), (writes_per_s, true, 1), (writes_per_s, true, 4)]
+            [(0.0, None, 1), (writes_per_s, Some(READS), 1), (writes_per_s, Some(READS), 4)]
         {
-            self.load.begin(Some(writes_per_s), reads, self.stage.now);
-            let until = self.stage.now + Span::from_millis(parts * part_ms);
-            self.stage.run(&mut [&mut self.load], until);
+            self.used.load.begin(Some(writes_per_s), reads, self.used.stage.now);
+            self.used.run_for(Span::from_millis(parts * part_ms));
         }
-        let (written, read) = (&self.load.written, &self.load.read);
-        [written.mb_per_s(self.stage.now), read.mean_us(), read.quantile_us(0.999)]
+        let Used { load, stage, .. } = &self.used;
+        let (written, read) = (&load.written, &load.read);
+        [written.mb_per_s(stage.now), read.mean_us(), read.quantile_us(0.999)]
     }
 }
 
@@ -301,18 +105,19 @@ struct Outcome {
 fn measure(seed: u64, quick: bool, progress: Progress) -> Result<Vec<Outcome>, String> {
     let mut drives = Vec::new();
     for (drive, name) in DRIVES {
-        let mut used = Used::new(drive, seed, quick)?;
+        let mut steady = Steady::new(drive, seed, quick)?;
         progress(&format!("seed {seed}, {name}: filled and overwritten"));
-        let (mb_per_s, waf) = used.throughput();
-        let over_provisioning = if drive == Drive::Zoned { 0.0 } else { used.stage.over_provisioning(0) };
+        let (mb_per_s, waf) = steady.throughput();
+        let over_provisioning =
+            if drive == Drive::Zoned { 0.0 } else { steady.used.stage.over_provisioning(0) };
         let over_provisioning_percent = over_provisioning * 100.0;
-        drives.push((used, Outcome { mb_per_s, waf, over_provisioning_percent, reads: Vec::new() }));
+        drives.push((steady, Outcome { mb_per_s, waf, over_provisioning_percent, reads: Vec::new() }));
         progress(&format!("seed {seed}, {name}: {mb_per_s:.0} MB/s"));
     }
     let zoned_mb_per_s = drives[2].1.mb_per_s;
-    for ((used, outcome), (_, name)) in drives.iter_mut().zip(DRIVES) {
+    for ((steady, outcome), (_, name)) in drives.iter_mut().zip(DRIVES) {
         for rate in RATES {
-            outcome.reads.push(used.reads(rate * zoned_mb_per_s));
+            outcome.reads.push(steady.reads(rate * zoned_mb_per_s));
         }
         progress(&format!("seed {seed}, {name}: read"));
     }
