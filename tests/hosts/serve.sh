@@ -4,7 +4,7 @@
 # SECOND_PORT: where it listens, too.
 # Discovery tells the address under which guests reach this machine.
 # SHARDS: shards of the server; with 2, each tenant lives on one of its own.
-# SCENARIO: which story it is for; "zones" has a third tenant with zoned namespaces, subsystem NQN_ZONES, and "placement" one with placement
+# SCENARIO: which story it is for; "zones" and "zoned-suites" have a third tenant with zoned namespaces, subsystem NQN_ZONES, and "placement" one with placement
 # handles, subsystem NQN_PLACED.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -39,7 +39,7 @@ namespaces = [{ nsid = 1, volume = "a" }]
 SETUP
 # Before tenant b, which shares all channels that are left.
 b_capacity="1 GiB" b_size="512 MiB"
-if [ "${SCENARIO:-}" = zones ]; then
+if [ "${SCENARIO:-}" = zones ] || [ "${SCENARIO:-}" = zoned-suites ]; then
   b_capacity="512 MiB" b_size="256 MiB"
   cat >> "$folder/setup.toml" <<SETUP
 [[tenant]]

@@ -6,7 +6,7 @@
 # Never fails because something is not installed. README.md beside this file says where each suite looks for its programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-all=(guest-files vlfs spdk rocksdb blktests hostile)
+all=(guest-files vlfs spdk rocksdb blktests zoned hostile)
 cheap=(guest-files vlfs spdk)
 usage="usage: tests/strangers/run.sh [--cheap] [SUITE...]; suites: ${all[*]}"
 suites=()

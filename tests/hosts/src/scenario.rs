@@ -47,7 +47,7 @@ pub enum Kernels {
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 9] = [
+pub static SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
@@ -143,6 +143,18 @@ pub static SCENARIOS: [Scenario; 9] = [
         kernels: Kernels::All,
         shards: None,
         processor_count: 2,
+    },
+    Scenario {
+        name: "zoned-suites",
+        script: "zoned-suites.sh",
+        purpose: "blktests' group zbd and the tests of zonefs-tools on a zoned namespace",
+        time_limit: Duration::from_secs(3000),
+        check_count_min: 5,
+        two_paths: false,
+        needs_programs: true,
+        kernels: Kernels::Newest,
+        shards: None,
+        processor_count: 1,
     },
     Scenario {
         name: "blktests",

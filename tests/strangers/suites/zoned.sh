@@ -1,0 +1,45 @@
+# Suites about zones in a guest, against a zoned namespace (tests/hosts/guest/zoned-suites.sh): xNVMe's programs for zones, blktests'
+# group zbd and the tests of zonefs-tools. DIECUT_XNVME: a folder in which xNVMe was built; DIECUT_BLKTESTS: one of blktests, made;
+# DIECUT_ZONEFS_TOOLS: one of zonefs-tools, configured --with-tests and made.
+suite=zoned
+. tests/strangers/library.sh
+command -v qemu-system-x86_64 >/dev/null || nothing_to_run "no QEMU for guests (tests/hosts/prepare.sh installs it)"
+mkdir -p "$work/programs"
+if [ -x "${DIECUT_XNVME:-}/tools/zoned" ]; then
+  for program in tools/zoned examples/zoned_io_sync examples/zoned_io_async tests/xnvme_tests_znd_{append,explicit_open,state,zrwa}; do
+    pack "$(basename $program)" "$DIECUT_XNVME/$program"
+  done
+else
+  skip xnvme "no folder of a built xNVMe is named (DIECUT_XNVME)"
+fi
+if [ -x "${DIECUT_BLKTESTS:-}/check" ]; then
+  mkdir -p "$work/programs/blktests/tests"
+  (cd "$DIECUT_BLKTESTS" && cp -RL check common src "$work/programs/blktests/" && cp -RL tests/zbd "$work/programs/blktests/tests/")
+  for program in "$DIECUT_BLKTESTS"/src/*; do
+    # Programs of the machine run by their own loader in the guest.
+    if [ -f "$program" ] && [ -x "$program" ] && ldd "$program" >/dev/null 2>&1; then
+      pack "$(basename "$program")" "$program" && cp "$work/programs/bin/$(basename "$program")" "$work/programs/blktests/src/"
+    fi
+  done
+else
+  skip blktests "no folder of blktests is named (DIECUT_BLKTESTS)"
+fi
+if [ -x "${DIECUT_ZONEFS_TOOLS:-}/tests/tools/zio" ]; then
+  mkdir -p "$work/programs/zonefs-tests/tools"
+  cp -RL "$DIECUT_ZONEFS_TOOLS"/tests/{scripts,zonefs-tests.sh} "$work/programs/zonefs-tests/"
+  for program in zio zopen; do pack $program "$DIECUT_ZONEFS_TOOLS/tests/tools/$program"; cp "$work/programs/bin/$program" "$work/programs/zonefs-tests/tools/"; done
+else
+  skip zonefs "no folder of zonefs-tools with tests is named (DIECUT_ZONEFS_TOOLS)"
+fi
+[ -x "$work/programs/bin/zoned" ] || [ -d "$work/programs/blktests" ] || [ -d "$work/programs/zonefs-tests" ] || nothing_to_run "none of its suites is here"
+# What their scripts call and BusyBox has not, or has with other options.
+for program in bash gawk awk basename cat column cp cut date dd df dirname env expr filefrag find findmnt getopt grep head id ln losetup ls lsblk mkdir mktemp mount mountpoint mv nproc \
+  readlink realpath rm rmdir sed seq sha256sum sleep sort stat tail tee timeout touch tr truncate umount uname uniq wc xargs comm diff printf dmesg fallocate getconf; do
+  path=$(type -P "$program") || { [ "$program" != bash ] || nothing_to_run "no bash to put into the guest"; say "no $program here"; continue; }
+  pack "$program" "$(realpath "$path")"
+done
+[ -e "$work/programs/bin/gawk" ] || { [ ! -e "$work/programs/bin/awk" ] || cp "$work/programs/bin/awk" "$work/programs/bin/gawk"; }
+check zoned env CI=true tests/hosts/run.sh --kernel "${DIECUT_STRANGERS_KERNEL:-6.12}" --scenario zoned-suites \
+  --programs "$work/programs" --work "$work/hosts" --verbose
+grep -hE '^  (ok|FAIL)|^  \| EVENT skipped|[0-9]+ passed' "$work/zoned.log" | sed 's/^  | EVENT skipped/  not run:/' || true
+finish
