@@ -104,7 +104,7 @@ pub static SCENARIOS: [Scenario; 10] = [
         check_count_min: 33,
         two_paths: true,
         needs_programs: false,
-        kernels: Kernels::All,
+        kernels: Kernels::AllUnlessBrief,
         shards: None,
         processor_count: 2,
     },
