@@ -325,11 +325,11 @@ impl Workload for ZoneFiles {
             if let Some(io) = self.outbox.pop_front() {
                 return Some(io);
             }
-            if let Some(io) = self.held.front().copied() {
-                if self.write(io) {
-                    self.held.pop_front();
-                    continue;
-                }
+            if let Some(io) = self.held.front().copied()
+                && self.write(io)
+            {
+                self.held.pop_front();
+                continue;
             }
             if self.loading {
                 return None;
