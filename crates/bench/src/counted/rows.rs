@@ -2,8 +2,8 @@
 
 use super::rooms::ByRoom;
 use super::valgrind::{Error, instructions};
-use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire};
-use crate::suite::servers::{NULL, STACK, STACK_BYTES, null_shard, stack_requests, stack_shard};
+use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire, Writes};
+use crate::suite::servers::{NULL, STACK, STACK_BYTES, Sold, null_shard, stack_requests, stack_shard};
 use diecut_shard::drive::Drive;
 use diecut_units::{Buffer, Time};
 use std::path::Path;
@@ -15,10 +15,21 @@ const STACK_PART: u32 = 16;
 /// Overwrites of the whole volume before anything is counted, as in the measured rows.
 const CONDITIONING_PASSES: u64 = 4;
 
+/// What answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Served {
+    /// A target without anything below it.
+    Null,
+    /// The whole stack with a volume that is full and was overwritten.
+    Stack,
+    /// The whole stack, written in order for the first time: nothing is cleaned, so each byte is programmed once.
+    Fresh(Sold),
+}
+
 /// A row with a server.
 struct Counted {
     id: &'static str,
-    stack: bool,
+    served: Served,
     writes: bool,
     /// Commands that each connection has under way in a round.
     batches: &'static [usize],
@@ -28,20 +39,86 @@ struct Counted {
     operations: u64,
 }
 
-const ROWS: [Counted; 8] = [
-    Counted { id: "a", stack: false, writes: false, batches: &[DEEP], lbas: 0, operations: 32_000 },
-    Counted { id: "null write", stack: false, writes: true, batches: &[DEEP], lbas: 0, operations: 32_000 },
-    Counted { id: "b read", stack: true, writes: false, batches: &[DEEP], lbas: 0, operations: 32_000 },
-    Counted { id: "b near", stack: true, writes: false, batches: &[DEEP], lbas: 256, operations: 32_000 },
-    Counted { id: "b write", stack: true, writes: true, batches: &[DEEP], lbas: 0, operations: 32_000 },
-    Counted { id: "c", stack: false, writes: false, batches: &[8; 16], lbas: 0, operations: 32_000 },
-    Counted { id: "null QD1", stack: false, writes: false, batches: &[1], lbas: 0, operations: 8_000 },
-    Counted { id: "d", stack: false, writes: false, batches: &[1, DEEP], lbas: 0, operations: 34_000 },
+const ROWS: [Counted; 11] = [
+    Counted { id: "a", served: Served::Null, writes: false, batches: &[DEEP], lbas: 0, operations: 32_000 },
+    Counted {
+        id: "null write",
+        served: Served::Null,
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted {
+        id: "b read",
+        served: Served::Stack,
+        writes: false,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted {
+        id: "b near",
+        served: Served::Stack,
+        writes: false,
+        batches: &[DEEP],
+        lbas: 256,
+        operations: 32_000,
+    },
+    Counted {
+        id: "b write",
+        served: Served::Stack,
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted { id: "c", served: Served::Null, writes: false, batches: &[8; 16], lbas: 0, operations: 32_000 },
+    Counted {
+        id: "null QD1",
+        served: Served::Null,
+        writes: false,
+        batches: &[1],
+        lbas: 0,
+        operations: 8_000,
+    },
+    Counted {
+        id: "d",
+        served: Served::Null,
+        writes: false,
+        batches: &[1, DEEP],
+        lbas: 0,
+        operations: 34_000,
+    },
+    Counted {
+        id: "fresh write",
+        served: Served::Fresh(Sold::Blocks),
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted {
+        id: "fresh placed",
+        served: Served::Fresh(Sold::Placed(2)),
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted {
+        id: "fresh append",
+        served: Served::Fresh(Sold::Zones),
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
 ];
 
 /// Rows with a server that can be counted.
-pub const COUNTED_ROWS: [&str; 8] = {
-    let mut ids = [""; 8];
+pub const COUNTED_ROWS: [&str; 11] = {
+    let mut ids = [""; 11];
     let mut at = 0;
     while at < ids.len() {
         ids[at] = ROWS[at].id;
@@ -57,30 +134,56 @@ pub const COUNTED_ROWS: [&str; 8] = {
 pub fn run(id: &str, operations: u64) -> Result<u64, String> {
     let row = ROWS.iter().find(|row| row.id == id);
     let row = row.ok_or_else(|| format!("no counted row {id}; there are {}", COUNTED_ROWS.join(", ")))?;
-    if row.stack {
-        let shard = stack_shard(STACK_PART).map_err(|error| error.to_string())?;
-        let mut wire = Wire::new(shard(Time::ZERO));
-        for request in stack_requests(STACK_PART) {
-            wire.ask(request)?;
+    match row.served {
+        Served::Stack => {
+            let shard = stack_shard(STACK_PART).map_err(|error| error.to_string())?;
+            let mut wire = Wire::new(shard(Time::ZERO));
+            for request in stack_requests(STACK_PART, Sold::Blocks) {
+                wire.ask(request)?;
+            }
+            let lbas = STACK_BYTES / u64::from(STACK_PART) / 4096;
+            let mut lines = wire.connect(STACK, 1, 1, 128)?;
+            let fill =
+                Ask { batch: DEEP, lbas, content: Some(content()), writes: Writes::Block, in_order: true };
+            wire.run(&mut lines, std::slice::from_ref(&fill), lbas / DEEP as u64)?;
+            let overwrite = Ask { in_order: false, ..fill };
+            wire.run(&mut lines, &[overwrite], CONDITIONING_PASSES * lbas / DEEP as u64)?;
+            count(row, &mut wire, lines, if row.lbas > 0 { row.lbas } else { lbas }, operations)
         }
-        let lbas = STACK_BYTES / u64::from(STACK_PART) / 4096;
-        let mut lines = wire.connect(STACK, 1, 1, 128)?;
-        let fill = Ask { batch: DEEP, lbas, content: Some(content()), in_order: true };
-        wire.run(&mut lines, std::slice::from_ref(&fill), lbas / DEEP as u64)?;
-        let overwrite = Ask { in_order: false, ..fill };
-        wire.run(&mut lines, &[overwrite], CONDITIONING_PASSES * lbas / DEEP as u64)?;
-        count(row, &mut wire, lines, if row.lbas > 0 { row.lbas } else { lbas }, operations)
-    } else {
-        let mut wire = Wire::new(null_shard());
-        // Two connections are those of two hosts, as in row (d).
-        let lines = if row.batches.len() == 2 {
-            let mut lines = wire.connect(NULL[0], 1, 1, 128)?;
-            lines.extend(wire.connect(NULL[1], 2, 1, 128)?);
-            lines
-        } else {
-            wire.connect(NULL[0], 1, row.batches.len() as u16, 128)?
-        };
-        count(row, &mut wire, lines, 1 << 28, operations)
+        Served::Fresh(sold) => {
+            let shard = stack_shard(1).map_err(|error| error.to_string())?;
+            let mut wire = Wire::new(shard(Time::ZERO));
+            for request in stack_requests(1, sold) {
+                wire.ask(request)?;
+            }
+            let mut lines = wire.connect(STACK, 1, 1, 128)?;
+            let lbas = STACK_BYTES / 4096;
+            if operations > lbas {
+                return Err(format!(
+                    "{operations} operations do not fit into {lbas} blocks that are written once"
+                ));
+            }
+            let writes = match sold {
+                Sold::Blocks => Writes::Block,
+                // Not the one that writes without a handle go to.
+                Sold::Placed(_) => Writes::Placed(1),
+                Sold::Zones => Writes::Append { zone_lbas: wire.zone_lbas()? },
+            };
+            let ask = Ask { batch: DEEP, lbas, content: Some(content()), writes, in_order: true };
+            wire.run(&mut lines, &[ask], operations / DEEP as u64)
+        }
+        Served::Null => {
+            let mut wire = Wire::new(null_shard());
+            // Two connections are those of two hosts, as in row (d).
+            let lines = if row.batches.len() == 2 {
+                let mut lines = wire.connect(NULL[0], 1, 1, 128)?;
+                lines.extend(wire.connect(NULL[1], 2, 1, 128)?);
+                lines
+            } else {
+                wire.connect(NULL[0], 1, row.batches.len() as u16, 128)?
+            };
+            count(row, &mut wire, lines, 1 << 28, operations)
+        }
     }
 }
 
@@ -95,7 +198,13 @@ fn count<D: Drive>(
     lbas: u64,
     operations: u64,
 ) -> Result<u64, String> {
-    let ask = |&batch: &usize| Ask { batch, lbas, content: row.writes.then(content), in_order: false };
+    let ask = |&batch: &usize| Ask {
+        batch,
+        lbas,
+        content: row.writes.then(content),
+        writes: Writes::Block,
+        in_order: false,
+    };
     let asks: Vec<Ask> = row.batches.iter().map(ask).collect();
     let a_round: usize = row.batches.iter().sum();
     wire.run(&mut lines, &asks, operations / a_round as u64)
@@ -157,7 +266,7 @@ mod test {
         for row in &ROWS {
             let a_round: usize = row.batches.iter().sum();
             // The stack takes long to fill in an unoptimized build: one of its rows shows that it works.
-            if !row.stack || row.id == "b near" {
+            if row.served != Served::Stack || row.id == "b near" {
                 assert_eq!(run(row.id, 5 * a_round as u64), Ok(5 * a_round as u64), "{}", row.id);
             }
         }

@@ -2,6 +2,8 @@
 
 use diecut_initiator::{Admin, Command, Completion, LbaSpan, QueuePair, QueueParameters, Token};
 use diecut_load::drive::QualifiedName;
+use diecut_nvme::io::LbaRange;
+use diecut_nvme::{SubmissionEntry, opcode, zns};
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
 use diecut_units::{Buffer, BufferMut, BufferPool, Span, Time};
@@ -70,6 +72,8 @@ pub(crate) struct Line {
     queue: QueuePair,
     done: Vec<Completion>,
     state: u64,
+    /// The next block of those in order.
+    in_order: u64,
 }
 
 impl<D: Drive> Wire<D> {
@@ -129,6 +133,23 @@ impl<D: Drive> Wire<D> {
             match self.answer.take() {
                 None => self.work(),
                 Some(ControlResponse::Done | ControlResponse::Unchanged) => return Ok(()),
+                Some(other) => return Err(format!("{other:?}")),
+            }
+        }
+        Err("the shard does not answer its administrator".to_owned())
+    }
+
+    /// Blocks of 4 KiB in an erase block on each unit of the only vSSD: a zone.
+    pub(crate) fn zone_lbas(&mut self) -> Result<u64, String> {
+        let request = Box::new(ControlRequest::Status);
+        self.handle(Event::Control { token: ControlToken(1), request });
+        for _ in 0..PATIENCE_ROUNDS {
+            match self.answer.take() {
+                None => self.work(),
+                Some(ControlResponse::Status(status)) => {
+                    let space = &status.vssds.first().ok_or("there is no vSSD")?.space;
+                    return Ok(space.physical_bytes / space.erase_blocks * u64::from(space.units) / 4096);
+                }
                 Some(other) => return Err(format!("{other:?}")),
             }
         }
@@ -207,7 +228,8 @@ impl<D: Drive> Wire<D> {
         for number in 1..=lines {
             let queue = QueuePair::new(admin.io_queue(number, depth));
             let id = self.accept();
-            let mut line = Line { id, queue, done: Vec::new(), state: 0x9e37_79b9 + u64::from(number) };
+            let mut line =
+                Line { id, queue, done: Vec::new(), state: 0x9e37_79b9 + u64::from(number), in_order: 0 };
             for _ in 0..PATIENCE_ROUNDS {
                 if line.queue.is_ready() {
                     break;
@@ -242,6 +264,17 @@ impl<D: Drive> Wire<D> {
     }
 }
 
+/// How content is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// To a block.
+    Block,
+    /// To a block, with a placement handle.
+    Placed(u16),
+    /// To the end of the zone that the block is in; a zone has so many blocks, a power of two.
+    Append { zone_lbas: u64 },
+}
+
 /// What a line asks for.
 #[derive(Clone)]
 pub(crate) struct Ask {
@@ -251,6 +284,7 @@ pub(crate) struct Ask {
     pub(crate) lbas: u64,
     /// Content of writes; none for reads.
     pub(crate) content: Option<Buffer>,
+    pub(crate) writes: Writes,
     /// One after the other, else at random.
     pub(crate) in_order: bool,
 }
@@ -265,8 +299,8 @@ impl Line {
     pub(crate) fn submit(&mut self, ask: &Ask) {
         for _ in 0..ask.batch {
             let first = if ask.in_order {
-                self.state += 1;
-                (self.state - 1) % ask.lbas
+                self.in_order += 1;
+                (self.in_order - 1) % ask.lbas
             } else {
                 self.state ^= self.state << 13;
                 self.state ^= self.state >> 7;
@@ -274,11 +308,35 @@ impl Line {
                 ((u128::from(self.state) * u128::from(ask.lbas)) >> 64) as u64
             };
             let span = LbaSpan { nsid: 1, first, count: 1 };
-            let command = match &ask.content {
-                Some(content) => Command::Write { span, data: content.clone(), force_unit_access: false },
-                None => Command::Read { span, length_bytes: 4096 },
+            let Some(content) = ask.content.clone() else {
+                self.queue.submit(Token(first), Command::Read { span, length_bytes: 4096 });
+                continue;
             };
-            self.queue.submit(Token(first), command);
+            let mut entry = SubmissionEntry { nsid: 1.into(), ..SubmissionEntry::default() };
+            let opcode = match ask.writes {
+                Writes::Block => {
+                    self.queue.submit(
+                        Token(first),
+                        Command::Write { span, data: content, force_unit_access: false },
+                    );
+                    continue;
+                }
+                Writes::Placed(handle) => {
+                    let placed = LbaRange {
+                        directive_type: 2,
+                        directive_specific: handle,
+                        ..LbaRange::plain(first, 1)
+                    };
+                    placed.encode(&mut entry);
+                    opcode::io::WRITE
+                }
+                Writes::Append { zone_lbas } => {
+                    LbaRange::plain(first - first % zone_lbas, 1).encode(&mut entry);
+                    zns::opcode::ZONE_APPEND
+                }
+            };
+            entry.opcode = opcode;
+            self.queue.submit_entry(Token(first), entry, Some(content), 0);
         }
     }
 }

@@ -10,7 +10,7 @@ use diecut_shard::control::*;
 use diecut_shard::drive::{ConnectionId, Drive};
 use diecut_shard::null::{NullReads, NullShard};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
-use diecut_spec::{Isolation, Size};
+use diecut_spec::{Isolation, Serves, Size};
 use diecut_units::Time;
 use std::io;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Server {
     pub(crate) fn stack(core: usize) -> Result<Server, Box<dyn std::error::Error>> {
         let shard = stack_shard(1)?;
         let server = Server::start(Some(core), move |(_, now)| shard(now))?;
-        for request in stack_requests(1) {
+        for request in stack_requests(1, Sold::Blocks) {
             server.ask(request)?;
         }
         let status = server.status()?;
@@ -180,16 +180,30 @@ pub(crate) fn stack_shard(
     Ok(move |now| Shard::new(device, config, now))
 }
 
+/// How the volume of the whole stack is sold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sold {
+    /// As blocks.
+    Blocks,
+    /// As blocks with so many placement handles, each of which is one of the vSSD's own.
+    Placed(u16),
+    /// As zones, each an erase block on every unit of the vSSD.
+    Zones,
+}
+
 /// What an administrator asks for before the whole stack has its volume, of `1 / part` of [`STACK_BYTES`].
-pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
+pub(crate) fn stack_requests(part: u32, sold: Sold) -> [ControlRequest; 4] {
     let name = || "bench".to_owned();
     let size_bytes = STACK_BYTES / u64::from(part);
     let vssd = VssdSpec {
         throughput_level: 4,
         capacity: Size(size_bytes + size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE)),
+        serves: if sold == Sold::Zones { Serves::Zones } else { Serves::Volumes },
+        placement_handles: if let Sold::Placed(handles) = sold { handles } else { 0 },
         ..VssdSpec::new(&name(), &name(), Isolation::Channel, STACK_OVER_PROVISIONING_PERMILLE)
     };
-    let volume = VolumeSpec::new(&name(), &name(), Size(size_bytes));
+    let placement = if let Sold::Placed(handles) = sold { (0..handles).collect() } else { Vec::new() };
+    let volume = VolumeSpec { placement, ..VolumeSpec::new(&name(), &name(), Size(size_bytes)) };
     let subsystem = SubsystemSpec {
         nqn: STACK.to_owned(),
         tenant: name(),
