@@ -33,8 +33,8 @@ fn of_record(record: &ReservationRecord) -> target::ReservationRecord {
     }
 }
 
-/// The state with all that is asked, for the job that writes it, unless one was written a short while ago ([`crate::reservation_queue`]). What the catalog has no room for is refused. Nothing, if nothing is to be
-/// written.
+/// The state with all that is asked, for the job that writes it. What the catalog has no room for is refused. Nothing, if nothing is to be
+/// written, or something was a short while ago ([`crate::reservation_queue`]).
 pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<State> {
     if here.placement.reservations.due_at() > now {
         return None;

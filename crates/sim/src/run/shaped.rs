@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 const NS_PER_SECOND: i128 = 1_000_000_000;
 /// Parts of a set over several shards are rounded.
 const ROUNDING_UNITS: u64 = 16;
-/// Vssds go on without tokens until the request is over for which that was.
+/// After a request about something else vSSDs may go on without tokens for so long.
 const FREE_AFTER: Span = Span::from_millis(1);
 /// Requests of the modest host, and the IUs of one.
 const MODEST_REQUESTS: u32 = 40;

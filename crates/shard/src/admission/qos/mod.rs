@@ -301,14 +301,8 @@ impl Shaper {
     /// How a set stands.
     pub fn standing(&self, name: &str, now: Time) -> Option<SetStanding> {
         let own = &self.sets[*self.names.get(name)?];
-        let (mut bucket, mut figures) = (own.bucket.clone(), own.figures);
-        let crossing = own.committed_from().min(now).max(bucket.at);
-        figures.second_time += crossing.since(bucket.at);
-        figures.committed_time += now.since(crossing);
+        let (mut bucket, figures, state) = (own.bucket.clone(), own.figures_at(now), own.state_at(now));
         bucket.refill(now);
-        let threshold = own.definition.threshold;
-        let is_committed = threshold == 0 || bucket.holds(threshold);
-        let state = if is_committed { SetState::Committed } else { SetState::Second };
         Some(SetStanding { level: bucket.level(), state, waiting: own.waiting.len() as u32, figures })
     }
 }

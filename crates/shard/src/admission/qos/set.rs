@@ -139,28 +139,38 @@ impl QosSet {
 
     /// Time passes.
     pub fn refill(&mut self, now: Time) {
-        let from = self.bucket.at;
-        let crossing = self.committed_from().min(now).max(from);
-        self.figures.second_time += crossing.since(from);
-        self.figures.committed_time += now.since(crossing);
+        self.figures = self.figures_at(now);
         self.bucket.refill(now);
         if let Some(second) = &mut self.second {
             second.refill(now);
         }
     }
 
-    /// From when on it is in the committed state, if nothing is taken; now or before, if it is.
-    pub fn committed_from(&self) -> Time {
+    /// From when on it is in the committed state, if nothing is taken; the time of its bucket or before, if it is. Without a threshold there is
+    /// one state, also while something is paid back that was larger than the bucket.
+    fn committed_from(&self) -> Time {
         match self.definition.threshold {
             0 => self.bucket.at,
             threshold => self.bucket.holds_at(threshold),
         }
     }
 
-    /// Without a threshold there is one state, also while something is paid back that was larger than the bucket.
+    /// Figures with the time until then, if nothing is taken.
+    pub fn figures_at(&self, now: Time) -> SetFigures {
+        let (from, mut figures) = (self.bucket.at, self.figures);
+        let crossing = self.committed_from().min(now).max(from);
+        figures.second_time += crossing.since(from);
+        figures.committed_time += now.since(crossing);
+        figures
+    }
+
     pub fn state(&self) -> SetState {
-        let threshold = self.definition.threshold;
-        if threshold == 0 || self.bucket.holds(threshold) { SetState::Committed } else { SetState::Second }
+        self.state_at(self.bucket.at)
+    }
+
+    /// The state at that time, if nothing is taken.
+    pub fn state_at(&self, now: Time) -> SetState {
+        if self.committed_from() <= now { SetState::Committed } else { SetState::Second }
     }
 
     /// When a request of so many units is granted in the committed state.
