@@ -435,6 +435,14 @@ impl VssdSpace {
         let (physical, exported) = (self.physical_bytes as f64, self.exported_bytes as f64);
         (self.exported_bytes > 0).then(|| (physical - exported) / exported)
     }
+
+    /// Bytes of an erase block on each unit: a segment, or a zone that says nothing else.
+    ///
+    /// # Panics
+    /// If it may hold no erase block.
+    pub fn segment_bytes(&self) -> u64 {
+        self.physical_bytes / self.erase_blocks * u64::from(self.units)
+    }
 }
 
 /// A volume.

@@ -4,6 +4,7 @@ use super::rooms::ByRoom;
 use super::valgrind::{Error, instructions};
 use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire, Writes};
 use crate::suite::servers::{NULL, STACK, STACK_BYTES, Sold, null_shard, stack_requests, stack_shard};
+use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::Drive;
 use diecut_units::{Buffer, Time};
 use std::path::Path;
@@ -143,12 +144,12 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             }
             let lbas = STACK_BYTES / u64::from(STACK_PART) / 4096;
             let mut lines = wire.connect(STACK, 1, 1, 128)?;
-            let fill =
-                Ask { batch: DEEP, lbas, content: Some(content()), writes: Writes::Block, in_order: true };
+            let fill = Ask { content: Some(content()), in_order: true, ..anywhere(lbas) };
             wire.run(&mut lines, std::slice::from_ref(&fill), lbas / DEEP as u64)?;
             let overwrite = Ask { in_order: false, ..fill };
             wire.run(&mut lines, &[overwrite], CONDITIONING_PASSES * lbas / DEEP as u64)?;
-            count(row, &mut wire, lines, if row.lbas > 0 { row.lbas } else { lbas }, operations)
+            let ask = anywhere(if row.lbas > 0 { row.lbas } else { lbas });
+            count(row, &mut wire, lines, &ask, operations)
         }
         Served::Fresh(sold) => {
             let shard = stack_shard(1).map_err(|error| error.to_string())?;
@@ -156,7 +157,7 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             for request in stack_requests(1, sold) {
                 wire.ask(request)?;
             }
-            let mut lines = wire.connect(STACK, 1, 1, 128)?;
+            let lines = wire.connect(STACK, 1, 1, 128)?;
             let lbas = STACK_BYTES / 4096;
             if operations > lbas {
                 return Err(format!(
@@ -167,10 +168,9 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
                 Sold::Blocks => Writes::Block,
                 // Not the one that writes without a handle go to.
                 Sold::Placed(_) => Writes::Placed(1),
-                Sold::Zones => Writes::Append { zone_lbas: wire.zone_lbas()? },
+                Sold::Zones => Writes::Append { zone_lbas: zone_lbas(&mut wire)? },
             };
-            let ask = Ask { batch: DEEP, lbas, content: Some(content()), writes, in_order: true };
-            wire.run(&mut lines, &[ask], operations / DEEP as u64)
+            count(row, &mut wire, lines, &Ask { writes, in_order: true, ..anywhere(lbas) }, operations)
         }
         Served::Null => {
             let mut wire = Wire::new(null_shard());
@@ -182,8 +182,19 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             } else {
                 wire.connect(NULL[0], 1, row.batches.len() as u16, 128)?
             };
-            count(row, &mut wire, lines, 1 << 28, operations)
+            count(row, &mut wire, lines, &anywhere(1 << 28), operations)
         }
+    }
+}
+
+/// Blocks of 4 KiB in an erase block on each unit of the only vSSD: a zone.
+fn zone_lbas<D: Drive>(wire: &mut Wire<D>) -> Result<u64, String> {
+    match wire.response_to(ControlRequest::Status)? {
+        ControlResponse::Status(status) => {
+            let vssd = status.vssds.first().ok_or("there is no vSSD")?;
+            Ok(vssd.space.segment_bytes() / 4096)
+        }
+        other => Err(format!("{other:?}")),
     }
 }
 
@@ -191,20 +202,20 @@ fn content() -> Buffer {
     Buffer::copy_from(&[0x5a; 4096])
 }
 
+/// Reads of one block anywhere, as many under way as in a deep queue.
+fn anywhere(lbas: u64) -> Ask {
+    Ask { batch: DEEP, lbas, content: None, writes: Writes::Block, in_order: false }
+}
+
+/// What a row counts: each of its lines asks alike, but for how many commands are under way.
 fn count<D: Drive>(
     row: &Counted,
     wire: &mut Wire<D>,
     mut lines: Vec<Line>,
-    lbas: u64,
+    ask: &Ask,
     operations: u64,
 ) -> Result<u64, String> {
-    let ask = |&batch: &usize| Ask {
-        batch,
-        lbas,
-        content: row.writes.then(content),
-        writes: Writes::Block,
-        in_order: false,
-    };
+    let ask = |&batch: &usize| Ask { batch, content: row.writes.then(content), ..ask.clone() };
     let asks: Vec<Ask> = row.batches.iter().map(ask).collect();
     let a_round: usize = row.batches.iter().sum();
     wire.run(&mut lines, &asks, operations / a_round as u64)

@@ -2,8 +2,10 @@
 
 use diecut_initiator::{Admin, Command, Completion, LbaSpan, QueuePair, QueueParameters, Token};
 use diecut_load::drive::QualifiedName;
+use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::LbaRange;
-use diecut_nvme::{SubmissionEntry, opcode, zns};
+use diecut_nvme::zns::{self, ZoneAppend};
+use diecut_nvme::{SubmissionEntry, opcode};
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
 use diecut_units::{Buffer, BufferMut, BufferPool, Span, Time};
@@ -128,30 +130,20 @@ impl<D: Drive> Wire<D> {
 
     /// Asks as an administrator.
     pub(crate) fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
-        self.handle(Event::Control { token: ControlToken(1), request: Box::new(request) });
-        for _ in 0..PATIENCE_ROUNDS {
-            match self.answer.take() {
-                None => self.work(),
-                Some(ControlResponse::Done | ControlResponse::Unchanged) => return Ok(()),
-                Some(other) => return Err(format!("{other:?}")),
-            }
+        match self.response_to(request)? {
+            ControlResponse::Done | ControlResponse::Unchanged => Ok(()),
+            other => Err(format!("{other:?}")),
         }
-        Err("the shard does not answer its administrator".to_owned())
     }
 
-    /// Blocks of 4 KiB in an erase block on each unit of the only vSSD: a zone.
-    pub(crate) fn zone_lbas(&mut self) -> Result<u64, String> {
-        let request = Box::new(ControlRequest::Status);
-        self.handle(Event::Control { token: ControlToken(1), request });
+    /// What an administrator is answered.
+    pub(crate) fn response_to(&mut self, request: ControlRequest) -> Result<ControlResponse, String> {
+        self.handle(Event::Control { token: ControlToken(1), request: Box::new(request) });
         for _ in 0..PATIENCE_ROUNDS {
-            match self.answer.take() {
-                None => self.work(),
-                Some(ControlResponse::Status(status)) => {
-                    let space = &status.vssds.first().ok_or("there is no vSSD")?.space;
-                    return Ok(space.physical_bytes / space.erase_blocks * u64::from(space.units) / 4096);
-                }
-                Some(other) => return Err(format!("{other:?}")),
+            if let Some(response) = self.answer.take() {
+                return Ok(response);
             }
+            self.work();
         }
         Err("the shard does not answer its administrator".to_owned())
     }
@@ -313,29 +305,30 @@ impl Line {
                 continue;
             };
             let mut entry = SubmissionEntry { nsid: 1.into(), ..SubmissionEntry::default() };
-            let opcode = match ask.writes {
+            match ask.writes {
                 Writes::Block => {
-                    self.queue.submit(
-                        Token(first),
-                        Command::Write { span, data: content, force_unit_access: false },
-                    );
+                    let write = Command::Write { span, data: content, force_unit_access: false };
+                    self.queue.submit(Token(first), write);
                     continue;
                 }
                 Writes::Placed(handle) => {
-                    let placed = LbaRange {
-                        directive_type: 2,
+                    entry.opcode = opcode::io::WRITE;
+                    let range = LbaRange::plain(first, 1);
+                    LbaRange {
+                        directive_type: DIRECTIVE_DATA_PLACEMENT,
                         directive_specific: handle,
-                        ..LbaRange::plain(first, 1)
-                    };
-                    placed.encode(&mut entry);
-                    opcode::io::WRITE
+                        ..range
+                    }
+                    .encode(&mut entry);
                 }
                 Writes::Append { zone_lbas } => {
-                    LbaRange::plain(first - first % zone_lbas, 1).encode(&mut entry);
-                    zns::opcode::ZONE_APPEND
+                    entry.opcode = zns::opcode::ZONE_APPEND;
+                    let zone_lba = first - first % zone_lbas;
+                    let (protection, storage_tag_check, directive_type) = (0, false, 0);
+                    ZoneAppend { zone_lba, count: 1, protection, storage_tag_check, directive_type }
+                        .encode(&mut entry);
                 }
-            };
-            entry.opcode = opcode;
+            }
             self.queue.submit_entry(Token(first), entry, Some(content), 0);
         }
     }

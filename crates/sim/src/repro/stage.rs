@@ -236,8 +236,7 @@ impl Stage {
 
     /// Logical blocks of an erase block on every unit of the vSSD.
     pub fn segment_lbas(&self, part: usize) -> u64 {
-        let space = self.space(part);
-        space.physical_bytes / space.erase_blocks * u64::from(space.units) / LOGICAL_BLOCK_BYTES
+        self.space(part).segment_bytes() / LOGICAL_BLOCK_BYTES
     }
 
     /// Another load on a volume that is there; the new number is the next one.

@@ -3,7 +3,7 @@
 use super::plot::{Content, Plot};
 use super::report::{Cell, Comparison, Table};
 use super::stage::Ground;
-use super::zns_drives::{Drive, Reads, Used};
+use super::zns_drives::{DRIVES, Drive, Reads, Used};
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
 use diecut_units::Span;
@@ -45,9 +45,6 @@ const WRITERS: usize = 4;
 const WRITE_LBAS: u32 = 16;
 /// Shares of the zoned drive's throughput.
 const RATES: [f64; 4] = [0.0, 0.05, 0.15, 0.3];
-
-const DRIVES: [(Drive, &str); 3] =
-    [(Drive::Conventional(70), "7 %"), (Drive::Conventional(280), "28 %"), (Drive::Zoned, "zones")];
 
 fn ground(seed: u64, quick: bool) -> Ground {
     let (blocks, pages) = if quick { (96, 4) } else { (512, 16) };

@@ -15,6 +15,10 @@ pub(super) enum Drive {
     Zoned,
 }
 
+/// With little room for a cleaner, with much, and without one.
+pub(super) const DRIVES: [(Drive, &str); 3] =
+    [(Drive::Conventional(70), "7 %"), (Drive::Conventional(280), "28 %"), (Drive::Zoned, "zones")];
+
 impl Drive {
     /// A vSSD of so many channels that is this drive.
     pub fn part(self, channels: u32) -> Part {
@@ -197,7 +201,7 @@ impl Load {
         self.writes_per_s = writes_per_s;
         if self.reads != reads {
             self.reads = reads;
-            // Those under way are answered to nobody.
+            // Those under way keep their places, and are counted when they end.
             let depth = reads.map_or(0, |reads| reads.depth).max(self.readers.len());
             self.readers.resize(depth, Reader { at: u64::MAX, ..Reader::default() });
         }

@@ -5,7 +5,7 @@ use super::plot::{Content, Plot};
 use super::report::{Cell, Comparison, Table};
 use super::stage::{Ground, Stage, Workload};
 use super::ycsb::fill;
-use super::zns_drives::Drive;
+use super::zns_drives::{DRIVES, Drive};
 use super::zone_files::{ZoneFiles, Zones};
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
@@ -41,8 +41,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const DRIVES: [(Drive, &str); 3] =
-    [(Drive::Conventional(70), "7 %"), (Drive::Conventional(280), "28 %"), (Drive::Zoned, "zones")];
 const ZONED: usize = 2;
 const CLIENTS: usize = 16;
 /// Large commands of a compaction under way, as those of several compactions: the drive is what limits them.
