@@ -90,3 +90,14 @@ pack() {
   fi
   chmod +x "$folder/bin/$1"
 }
+
+# pack_shell: what suites written for bash call and BusyBox has not, or has with other options.
+pack_shell() {
+  local program path
+  for program in bash gawk awk basename cat column cp cut date dd df dirname dmesg env expr fallocate filefrag find findmnt getconf getopt grep head id ln losetup ls lsblk mkdir \
+    mktemp mount mountpoint mv nproc readlink realpath rm rmdir sed seq sha256sum sleep sort stat tail tee timeout touch tr truncate umount uname uniq wc xargs comm diff printf; do
+    path=$(type -P "$program") || { [ "$program" != bash ] || nothing_to_run "no bash to put into the guest"; say "no $program here"; continue; }
+    pack "$program" "$(realpath "$path")"
+  done
+  [ -e "$work/programs/bin/gawk" ] || { [ ! -e "$work/programs/bin/awk" ] || cp "$work/programs/bin/awk" "$work/programs/bin/gawk"; }
+}

@@ -47,16 +47,7 @@ for test in $(cat list); do
     *) why= ;;
   esac
   if [ -n "$why" ]; then echo "EVENT skipped $name: $why"; continue; fi
-  timeout 180 ./check "$test" >/tmp/test.out 2>&1
-  code=$?
-  if grep -qE '\[(failed|passed)\]' /tmp/test.out; then
-    judged() { cat /tmp/test.out; [ $code = 0 ] && ! grep -q '\[failed\]' /tmp/test.out; }
-    check "$name" judged
-  elif [ $code = 124 ]; then
-    check "$name" false
-  else
-    echo "EVENT skipped $name: $(grep -vE '^ *$|\[not run\]' /tmp/test.out | tail -n 3 | tr '\n' ' ')"
-  fi
+  blktest 180 "$test"
   nvme disconnect-all >/dev/null 2>&1
 done
 check disconnect-all nvme disconnect-all

@@ -31,14 +31,17 @@ done &
 fabric="-t tcp -a $ADDRESS -s $PORT"
 me="-q $HOST_NQN -I $HOST_ID"
 
-# The block device of a subsystem; its multipath parts (nvme0c0n1) are hidden and do not count.
+# The block device of a subsystem, or that of its namespace of this number; multipath parts (nvme0c0n1) are hidden and do not count.
 device_of() {
   for block in /sys/block/nvme*; do
     case ${block##*/} in nvme*c*n*) continue ;; esac
+    [ -z "${2:-}" ] || [ "$(cat "$block/nsid" 2>/dev/null)" = "$2" ] || continue
     if [ "$(cat "$block/device/subsysnqn" 2>/dev/null)" = "$1" ] && [ -b "/dev/${block##*/}" ]; then echo "/dev/${block##*/}"; return 0; fi
   done
   return 1
 }
+# The character device of a namespace, for commands of io_uring.
+generic_of() { basename "$1" | sed 's|^nvme|/dev/ng|'; }
 # The sysfs folder of the controller of a subsystem.
 controller_of() {
   for controller in /sys/class/nvme/nvme*; do
@@ -49,6 +52,8 @@ controller_of() {
 has_device() { device_of "$1" >/dev/null; }
 has_no_device() { ! device_of "$1" >/dev/null; }
 state_is() { [ "$(cat "$1/state" 2>/dev/null)" = "$2" ]; }
+# left_live CONTROLLER: its path is lost, and it says so.
+left_live() { ! state_is "$1" live; }
 
 # fio_verify NAME FILE SIZE SEED OPTIONS...: random writes with checksummed, seeded content, then reads all back. Content
 # of another seed, offset or run fails. A missing device must not become a regular file in /dev.
@@ -82,3 +87,18 @@ nothing_missing() (
   [ "$(wc -l </tmp/acknowledged)" -gt 10 ] && exit $sums_code
 )
 no_errors() { dmesg | grep -E 'I/O error|Buffer I/O|EXT4-fs error|Aborting journal|critical' && return 1; return 0; }
+
+# blktest SECONDS TEST: runs a test of blktests, from its folder, and takes its verdict. One that did not run says why.
+blktest() {
+  blktest_name=$(echo "$2" | tr / -)
+  timeout "$1" ./check "$2" >/tmp/test.out 2>&1
+  blktest_code=$?
+  if grep -qE '\[(failed|passed)\]' /tmp/test.out; then
+    check "$blktest_name" blktest_passed
+  elif [ $blktest_code = 124 ]; then
+    check "$blktest_name" false
+  else
+    echo "EVENT skipped $blktest_name: $(grep -vE '^ *$|\[not run\]' /tmp/test.out | tail -n 3 | tr '\n' ' ')"
+  fi
+}
+blktest_passed() { cat /tmp/test.out; [ $blktest_code = 0 ] && ! grep -q '\[failed\]' /tmp/test.out; }

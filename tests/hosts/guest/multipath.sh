@@ -60,7 +60,6 @@ outlive "$connected_at"
 check paths-leave-each-other-alone unnoticed
 
 # --- paths are lost under load and come back ---
-left_live() { ! state_is "$1" live; }
 # Of the path that stays: 6.1 does not count what the device itself is asked.
 goes_on() { [ "$(writes_over "$stays")" -gt $((before + 10)) ]; }
 # loses NAME POLICY PATH SEED: the network of a path is gone until the host has given the path up. Commands that were on

@@ -8,11 +8,9 @@ check devices-appear within 15 has_device "$NQN_PLACED"
 sleep 1
 controller=$(controller_of "$NQN_PLACED"); C=/dev/${controller##*/}
 # Namespace 1 chooses among four handles; namespace 2 was given one and need not know.
-namespace() { for block in /sys/block/nvme*; do case ${block##*/} in nvme*c*n*) continue ;; esac; [ "$(cat "$block/device/subsysnqn" 2>/dev/null)" = "$NQN_PLACED" ] && [ "$(cat "$block/nsid")" = "$1" ] && echo "/dev/${block##*/}"; done; }
-P=$(namespace 1); Q=$(namespace 2)
+P=$(device_of "$NQN_PLACED" 1); Q=$(device_of "$NQN_PLACED" 2)
 if [ ! -b "$P" ] || [ ! -b "$Q" ]; then echo "no devices, nothing more to test"; nvme list; exit 0; fi
-# Character devices of namespaces, for fio's io_uring_cmd.
-generic=$(basename "$P" | sed 's/^nvme/ng/'); NG=/dev/$generic
+NG=$(generic_of "$P")
 
 # --- what is told ---
 controller_has_fdp() { nvme id-ctrl "$C" -H >/tmp/idctrl; grep -iE 'ctratt|FDPS|Flexible Data' /tmp/idctrl; [ $(($(sed -n 's/^ctratt *: *\(0x[0-9a-fA-F]*\).*/\1/p' /tmp/idctrl) >> 19 & 1)) = 1 ]; }
@@ -77,10 +75,9 @@ check media-bytes-are-of-this-size amplification
 # layer goes on.
 placed_fio --rw=write --fdp_pli=0,1,2,3 --offset=64m --rate_iops=150 >/tmp/placed.out 2>&1 & placed=$!
 fio_verify across "$Q" 32m 10 --rate_iops=400 $on_device >/tmp/across.out 2>&1 & across=$!
-left_live() { ! state_is "$controller" live; }
 sleep 3
 echo "EVENT kill-server"
-check death-is-noticed within 30 left_live
+check death-is-noticed within 30 left_live "$controller"
 check reconnects within 120 state_is "$controller" live
 across_ends() { wait $across; across_code=$?; cat /tmp/across.out; return $across_code; }
 check fio-across-death across_ends

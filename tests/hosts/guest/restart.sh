@@ -22,12 +22,11 @@ keep_writing /mnt/b >/tmp/writing.out 2>&1 & writing=$!
 # Tenant A: overwrites everything, slowly enough that both deaths fall into it.
 fio_verify across "$A" 32m 22 $on_device --rate_iops=280 >/tmp/across.out 2>&1 & across=$!
 
-left_live() { ! state_is "$controller_a" live; }
 for death in 1 2; do
   sleep 4
   written=$(wc -l </tmp/acknowledged)
   echo "EVENT kill-server"
-  check "death-$death-is-noticed" within 30 left_live
+  check "death-$death-is-noticed" within 30 left_live "$controller_a"
   check "death-$death-a-reconnects" within 120 state_is "$controller_a" live
   check "death-$death-b-reconnects" within 120 state_is "$controller_b" live
   load_goes_on() { kill -0 $across && [ "$(wc -l </tmp/acknowledged)" -gt "$written" ]; }

@@ -38,10 +38,9 @@ moves move-b-back b
 unnoticed() { state_is "$controller_a" live && state_is "$controller_b" live && ! dmesg | grep -iE 'nvme.*(error|timeout|reconnect|failed)'; }
 check moves-are-unnoticed unnoticed
 
-left_live() { ! state_is "$controller_a" live; }
 written=$(wc -l </tmp/acknowledged)
 echo "EVENT kill-server"
-check death-is-noticed within 30 left_live
+check death-is-noticed within 30 left_live "$controller_a"
 check death-a-reconnects within 120 state_is "$controller_a" live
 check death-b-reconnects within 120 state_is "$controller_b" live
 check death-load-goes-on within 60 load_goes_on

@@ -9,8 +9,7 @@ check zones-appear within 15 has_device "$NQN_ZONES"
 sleep 1
 controller=$(controller_of "$NQN_ZONES")
 # Namespace 1: zones of two erase blocks, 4 MiB. Namespace 2: zones of one, with random write areas and descriptor extensions.
-namespace() { for block in /sys/block/nvme*; do [ "$(cat "$block/device/subsysnqn" 2>/dev/null)" = "$NQN_ZONES" ] && [ "$(cat "$block/nsid")" = "$1" ] && echo "/dev/${block##*/}"; done; }
-Z=$(namespace 1); R=$(namespace 2)
+Z=$(device_of "$NQN_ZONES" 1); R=$(device_of "$NQN_ZONES" 2)
 if [ ! -b "$Z" ] || [ ! -b "$R" ]; then echo "no zoned devices, nothing more to test"; nvme list; dmesg | tail -n 20; exit 0; fi
 queue=/sys/block/${Z##*/}/queue
 
@@ -92,10 +91,9 @@ check three-blocks write_blocks "$Z" 0 3
 cp /tmp/blocks /tmp/three
 check finish-another sh -c "head -c 4096 /dev/urandom >/tmp/one && nvme write $Z -s 1024 -c 0 -z 4096 -d /tmp/one && nvme zns finish-zone $Z -s 1024"
 zoned_fio --rw=write --do_verify=1 --offset=16m --size=32m --rate_iops=150 >/tmp/across.out 2>&1 & across=$!
-left_live() { ! state_is "$controller" live; }
 sleep 4
 echo "EVENT kill-server"
-check death-is-noticed within 30 left_live
+check death-is-noticed within 30 left_live "$controller"
 check reconnects within 120 state_is "$controller" live
 across_ends() { wait $across; across_code=$?; cat /tmp/across.out; return $across_code; }
 check fio-across-death across_ends
@@ -142,7 +140,7 @@ if modprobe zonefs; then
   part() { head -c 20480 /dev/urandom >/tmp/part && dd if=/tmp/part of=/mnt/z/seq/20 bs=4096 conv=notrunc oflag=append,direct; }
   check zonefs-file-in-part part
   echo "EVENT kill-server"
-  check death-is-noticed-under-zonefs within 30 left_live
+  check death-is-noticed-under-zonefs within 30 left_live "$controller"
   check reconnects-under-zonefs within 120 state_is "$controller" live
   part_is_there() { size_is 20 20480 && echo 3 >/proc/sys/vm/drop_caches && cmp -n 20480 /tmp/part /mnt/z/seq/20; }
   check zonefs-after-death part_is_there
@@ -168,7 +166,7 @@ if modprobe f2fs; then
   mkdir -p /mnt/z/files; keep_writing /mnt/z/files >/tmp/kept.out 2>&1 & keeper=$!
   sleep 4
   echo "EVENT kill-server"
-  check death-is-noticed-under-f2fs within 30 left_live
+  check death-is-noticed-under-f2fs within 30 left_live "$controller"
   check reconnects-under-f2fs within 120 state_is "$controller" live
   check device-b-is-back within 120 state_is "$(controller_of "$NQN_B")" live
   sleep 3; : >/tmp/stop

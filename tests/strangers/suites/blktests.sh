@@ -5,13 +5,7 @@ suite=blktests
 [ -n "${DIECUT_BLKTESTS:-}" ] || nothing_to_run "no folder of blktests is named (DIECUT_BLKTESTS)"
 [ -x "$DIECUT_BLKTESTS/check" ] || nothing_to_run "$DIECUT_BLKTESTS/check is missing (DIECUT_BLKTESTS)"
 command -v qemu-system-x86_64 >/dev/null || nothing_to_run "no QEMU for guests (tests/hosts/prepare.sh installs it)"
-# What its scripts call and BusyBox has not, or has with other options.
-for program in bash gawk awk basename cat column cp cut date dd df dirname env expr find findmnt getopt grep head id ln losetup ls lsblk mkdir mktemp mount mountpoint mv nproc \
-  readlink realpath rm rmdir sed seq sha256sum sleep sort stat tail tee timeout touch tr truncate umount uname uniq wc xargs comm diff printf; do
-  path=$(type -P "$program") || { [ "$program" != bash ] || nothing_to_run "no bash to put into the guest"; say "no $program here"; continue; }
-  pack "$program" "$(realpath "$path")"
-done
-[ -e "$work/programs/bin/gawk" ] || { [ ! -e "$work/programs/bin/awk" ] || cp "$work/programs/bin/awk" "$work/programs/bin/gawk"; }
+pack_shell
 mkdir -p "$work/programs/blktests"
 (cd "$DIECUT_BLKTESTS" && cp -RL check new common tests/nvme --parents "$work/programs/blktests" 2>/dev/null || cp -RL check common tests/nvme --parents "$work/programs/blktests")
 [ ! -d "$DIECUT_BLKTESTS/src" ] || cp -RL "$DIECUT_BLKTESTS/src" "$work/programs/blktests/"

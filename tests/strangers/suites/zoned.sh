@@ -32,13 +32,7 @@ else
   skip zonefs "no folder of zonefs-tools with tests is named (DIECUT_ZONEFS_TOOLS)"
 fi
 [ -x "$work/programs/bin/zoned" ] || [ -d "$work/programs/blktests" ] || [ -d "$work/programs/zonefs-tests" ] || nothing_to_run "none of its suites is here"
-# What their scripts call and BusyBox has not, or has with other options.
-for program in bash gawk awk basename cat column cp cut date dd df dirname env expr filefrag find findmnt getopt grep head id ln losetup ls lsblk mkdir mktemp mount mountpoint mv nproc \
-  readlink realpath rm rmdir sed seq sha256sum sleep sort stat tail tee timeout touch tr truncate umount uname uniq wc xargs comm diff printf dmesg fallocate getconf; do
-  path=$(type -P "$program") || { [ "$program" != bash ] || nothing_to_run "no bash to put into the guest"; say "no $program here"; continue; }
-  pack "$program" "$(realpath "$path")"
-done
-[ -e "$work/programs/bin/gawk" ] || { [ ! -e "$work/programs/bin/awk" ] || cp "$work/programs/bin/awk" "$work/programs/bin/gawk"; }
+pack_shell
 check zoned env CI=true tests/hosts/run.sh --kernel "${DIECUT_STRANGERS_KERNEL:-6.12}" --scenario zoned-suites \
   --programs "$work/programs" --work "$work/hosts" --verbose
 grep -hE '^  (ok|FAIL)|^  \| EVENT skipped|[0-9]+ passed' "$work/zoned.log" | sed 's/^  | EVENT skipped/  not run:/' || true
