@@ -105,6 +105,11 @@ pub enum NamespaceOperation {
         /// Range, at least one block.
         range: LbaRange,
     },
+    /// Erases what is no longer there for hosts: nothing of the vSSD below that was deallocated, overwritten or zeroed, in this namespace
+    /// or in others on the same vSSD, before this began can be found on flash or in protected memory any more when it is answered. What
+    /// is there for hosts stays as it is. May take long; several at once are each answered. A kind that cannot do it answers
+    /// [`NamespaceError::InvalidField`]; a medium that cannot go on [`NamespaceError::ReadOnly`] or [`NamespaceError::NotReady`].
+    Purge,
     /// What only namespaces with zones can do.
     Zone(ZoneRequest),
     /// What only namespaces of chunks can do.

@@ -26,6 +26,8 @@ pub struct OtherStatistics {
     pub copies: OperationStatistics,
     /// Commands that make blocks unreadable.
     pub uncorrectables: OperationStatistics,
+    /// Erases of what is no longer there.
+    pub purges: OperationStatistics,
     /// What was asked of zones or chunks besides reads and writes.
     pub zone_commands: OperationStatistics,
 }
@@ -83,6 +85,7 @@ pub(crate) enum Kind {
     Copy,
     WriteUncorrectable,
     Append,
+    Purge,
     Zone,
 }
 
@@ -117,6 +120,7 @@ impl NamespaceStatistics {
             Kind::Verify => &mut self.others.verifies,
             Kind::Copy => &mut self.others.copies,
             Kind::WriteUncorrectable => &mut self.others.uncorrectables,
+            Kind::Purge => &mut self.others.purges,
             Kind::Zone => &mut self.others.zone_commands,
         };
         if !succeeded {

@@ -65,6 +65,7 @@ fn execute(file: &File, operation: NamespaceOperation) -> std::io::Result<(Optio
         NamespaceOperation::WriteUncorrectable { .. } => {
             return Err(std::io::Error::other("a file does not forget"));
         }
+        NamespaceOperation::Purge => return Err(std::io::Error::other("a file system keeps what it likes")),
         NamespaceOperation::Zone(_) | NamespaceOperation::Chunk(_) => {
             return Err(std::io::Error::other("a file has no zones or chunks"));
         }

@@ -41,6 +41,8 @@ pub enum OperationOutline {
     Chunk,
     /// A copy within the namespace.
     Copy(NamespaceCopy),
+    /// An erase of what is no longer there.
+    Purge,
     /// Blocks made unreadable.
     WriteUncorrectable(LbaRange),
 }
@@ -59,6 +61,7 @@ impl CommandOutline {
             }
             NamespaceOperation::Compare { range, .. } => OperationOutline::Compare(*range),
             NamespaceOperation::Verify { range } => OperationOutline::Verify(*range),
+            NamespaceOperation::Purge => OperationOutline::Purge,
             NamespaceOperation::Zone(_) => OperationOutline::Zone,
             NamespaceOperation::Chunk(_) => OperationOutline::Chunk,
             NamespaceOperation::Copy(copy) => OperationOutline::Copy(copy.as_ref().clone()),

@@ -53,6 +53,7 @@ fn outline(operation: &NamespaceOperation) -> (&'static str, u64, u32) {
             ("write uncorrectable", range.first_lba, range.lba_count)
         }
         NamespaceOperation::Verify { range } => ("verify", range.first_lba, range.lba_count),
+        NamespaceOperation::Purge => ("purge", 0, 0),
         NamespaceOperation::Zone(_) => ("zone command", 0, 0),
         NamespaceOperation::Chunk(_) => ("chunk command", 0, 0),
     }

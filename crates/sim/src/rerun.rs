@@ -94,6 +94,7 @@ impl Free {
                         let data = buffer(range.lba_count).freeze();
                         NamespaceOperation::Compare { range, data }
                     }
+                    OperationOutline::Purge => NamespaceOperation::Purge,
                     OperationOutline::Verify(range) => NamespaceOperation::Verify { range },
                     OperationOutline::Zone | OperationOutline::Chunk => {
                         unreachable!("no experiment has zones or chunks")

@@ -92,7 +92,8 @@ pub fn execute(memory: &mut [u8], command: NamespaceCommand) -> NamespaceComplet
         | NamespaceOperation::Chunk(_) => {
             result = Err(FORGETS_NOTHING);
         }
-        NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => {}
+        // What is zeroed here is gone.
+        NamespaceOperation::Flush | NamespaceOperation::Purge | NamespaceOperation::Verify { .. } => {}
     }
     NamespaceCompletion { token: command.token, result, data, zones: None }
 }

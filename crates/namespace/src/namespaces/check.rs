@@ -27,6 +27,7 @@ impl Namespace {
                 self.check_length(*range, data.len())
             }
             NamespaceOperation::Flush => Ok(()),
+            NamespaceOperation::Purge => self.check_writable(),
             NamespaceOperation::WriteZeroes { range, .. } => {
                 self.check_range(*range)?;
                 self.check_writable()

@@ -21,6 +21,7 @@ pub(super) fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
         NamespaceOperation::WriteUncorrectable { range } => {
             (Kind::WriteUncorrectable, range.lba_count.into())
         }
+        NamespaceOperation::Purge => (Kind::Purge, 0),
         NamespaceOperation::Zone(ZoneRequest::Append { lba_count, .. }) => {
             (Kind::Append, (*lba_count).into())
         }

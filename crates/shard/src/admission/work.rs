@@ -73,6 +73,7 @@ pub(crate) fn bytes_of(operation: &NamespaceOperation) -> u64 {
         }
         NamespaceOperation::Chunk(ChunkRequest::Copy { to, .. }) => 2 * to.count(),
         NamespaceOperation::Flush
+        | NamespaceOperation::Purge
         | NamespaceOperation::Chunk(_)
         | NamespaceOperation::Deallocate { .. }
         | NamespaceOperation::WriteZeroes { .. }
