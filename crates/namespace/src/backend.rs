@@ -77,6 +77,11 @@ pub(crate) trait Backend {
 
     /// Whether writes go down in one piece.
     fn set_whole_writes(&mut self, _whole_writes: bool) {}
+
+    /// Whether it can carry out [`NamespaceOperation::Purge`].
+    fn purges(&self) -> bool {
+        false
+    }
 }
 
 /// The backend of a namespace. Which one it is is looked up once for a command, without an allocation.
@@ -155,6 +160,15 @@ impl Backend for AnyBackend {
             AnyBackend::Zones(zones) => zones.set_whole_writes(whole_writes),
             AnyBackend::Chunks(chunks) => chunks.set_whole_writes(whole_writes),
             AnyBackend::Null(null) => null.set_whole_writes(whole_writes),
+        }
+    }
+
+    fn purges(&self) -> bool {
+        match self {
+            AnyBackend::Volume(volume) => volume.purges(),
+            AnyBackend::Zones(zones) => zones.purges(),
+            AnyBackend::Chunks(chunks) => chunks.purges(),
+            AnyBackend::Null(null) => null.purges(),
         }
     }
 }

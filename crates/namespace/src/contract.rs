@@ -334,6 +334,9 @@ pub struct NamespaceProperties {
     pub placement: Option<PlacementProperties>,
     /// What its chunks are like, if it has chunks.
     pub chunks: Option<ChunkProperties>,
+    /// Whether it can erase what is no longer there ([`NamespaceOperation::Purge`]). Only what all namespaces of a subsystem can is
+    /// offered to hosts.
+    pub purges: bool,
 }
 
 /// What the chunks of a namespace are like (Open-Channel 2.0, geometry). Times are those of one operation, in nanoseconds; 0: unknown.

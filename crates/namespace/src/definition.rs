@@ -96,6 +96,7 @@ impl NamespaceDefinition {
             zones: self.zones,
             placement: self.placement,
             chunks: self.chunks,
+            purges: false,
         }
     }
 }

@@ -130,7 +130,8 @@ impl Namespaces {
     pub fn properties(&self, id: NamespaceId) -> Option<NamespaceProperties> {
         let namespace = self.get(id)?;
         let properties = namespace.definition.properties(namespace.used_lbas);
-        Some(NamespaceProperties { read_only: namespace.read_only_reason.is_some(), ..properties })
+        let purges = namespace.backend.purges();
+        Some(NamespaceProperties { read_only: namespace.read_only_reason.is_some(), purges, ..properties })
     }
 
     /// What it did since it was opened; `None` if it is not open.

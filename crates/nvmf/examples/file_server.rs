@@ -168,6 +168,7 @@ fn main() {
             zones: None,
             placement: None,
             chunks: None,
+            purges: false,
         };
         let namespace = NamespaceConfig {
             namespace: NamespaceId(number),

@@ -57,6 +57,7 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
         zones: None,
         placement: None,
         chunks: None,
+        purges: false,
     };
     let namespace = NamespaceConfig {
         namespace: NamespaceId(1),

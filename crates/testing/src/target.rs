@@ -33,6 +33,7 @@ pub fn namespace(number: u32, size_lbas: u64) -> NamespaceConfig {
         zones: None,
         placement: None,
         chunks: None,
+        purges: true,
     };
     let namespace = NamespaceId(number);
     NamespaceConfig {
