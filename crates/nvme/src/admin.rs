@@ -214,6 +214,10 @@ impl AsynchronousEvent {
     pub const RESERVATION_LOG: AsynchronousEvent =
         AsynchronousEvent { kind: 6, information: 0x00, log_page: crate::log_page::lid::RESERVATION };
 
+    /// A sanitize operation is over; read the sanitize status log page (figure 149).
+    pub const SANITIZE_COMPLETED: AsynchronousEvent =
+        AsynchronousEvent { kind: 6, information: 0x01, log_page: crate::log_page::lid::SANITIZE_STATUS };
+
     /// As dword 0.
     pub fn encode(self) -> u32 {
         u32::from(self.kind) | u32::from(self.information) << 8 | u32::from(self.log_page) << 16
@@ -261,6 +265,7 @@ mod test {
         assert_eq!(AsynchronousEvent::ZONE_DESCRIPTOR_CHANGED.encode(), 0x00BF_EF02);
         assert_eq!(AsynchronousEvent::TEMPERATURE.encode(), 0x0002_0101);
         assert_eq!(AsynchronousEvent::RESERVATION_LOG.encode(), 0x0080_0006);
+        assert_eq!(AsynchronousEvent::SANITIZE_COMPLETED.encode(), 0x0081_0106);
         assert_eq!(AsynchronousEvent::SPARE.encode(), 0x0002_0201);
         assert_eq!(AsynchronousEvent::decode(0x0070_F002), AsynchronousEvent::DISCOVERY_LOG_CHANGED);
     }

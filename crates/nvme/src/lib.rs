@@ -38,6 +38,7 @@ pub mod openchannel;
 pub mod property;
 mod qualified_name;
 pub mod reservation;
+pub mod sanitize;
 mod sgl;
 mod status;
 mod submission;

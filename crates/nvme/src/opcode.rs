@@ -13,6 +13,7 @@ pub mod admin {
     pub const DIRECTIVE_SEND: u8 = 0x19;
     pub const DIRECTIVE_RECEIVE: u8 = 0x1A;
     pub const FORMAT_NVM: u8 = 0x80;
+    pub const SANITIZE: u8 = 0x84;
 }
 
 /// I/O commands of the NVM command set (NVM 1.0 section 3, figure 12).
@@ -74,6 +75,7 @@ mod test {
         assert_eq!(data_direction(io::WRITE_ZEROES), DataDirection::None);
         assert_eq!(data_direction(admin::GET_LOG_PAGE), DataDirection::ControllerToHost);
         assert_eq!(data_direction(admin::SET_FEATURES), DataDirection::HostToController);
+        assert_eq!(data_direction(admin::SANITIZE), DataDirection::None);
         assert_eq!(data_direction(admin::DIRECTIVE_SEND), DataDirection::HostToController);
         assert_eq!(data_direction(admin::DIRECTIVE_RECEIVE), DataDirection::ControllerToHost);
         assert_eq!(data_direction(io::IO_MANAGEMENT_RECEIVE), DataDirection::ControllerToHost);

@@ -13,6 +13,7 @@ use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange
 use diecut_nvme::openchannel::{AddressFormat, ChunkDescriptor, LBAS_MAX, VectorCommand};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus};
 use diecut_nvme::reservation::{ReservationCommand, ReservationReport};
+use diecut_nvme::sanitize::Sanitize;
 use diecut_nvme::zns::{ZoneAppend, ZoneManagementReceive, ZoneManagementSend};
 use diecut_nvme::{SglDescriptor, Status, SubmissionEntry, opcode};
 use zerocopy::{FromBytes, IntoBytes};
@@ -86,6 +87,9 @@ fn check_all(mut input: Input<'_>) {
     let format = FormatNvm::decode(&entry);
     format.encode(&mut again);
     assert_eq!(FormatNvm::decode(&again), format);
+    let sanitize = Sanitize::decode(&entry);
+    sanitize.encode(&mut again);
+    assert_eq!(Sanitize::decode(&again), sanitize);
     let reservation = ReservationCommand::decode(&entry);
     reservation.encode(&mut again);
     assert_eq!(ReservationCommand::decode(&again), reservation);

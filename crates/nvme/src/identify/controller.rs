@@ -132,7 +132,11 @@ pub struct IdentifyController {
     /// Keep-alive granularity in 100 ms; 0 = not supported.
     pub kas: U16,
     #[doc(hidden)]
-    pub reserved_322: [u8; 18],
+    pub reserved_322: [u8; 6],
+    /// What Sanitize can do.
+    pub sanicap: U32,
+    #[doc(hidden)]
+    pub reserved_332: [u8; 8],
     pub endgidmax: U16,
     pub anatt: u8,
     pub anacap: u8,
@@ -199,6 +203,7 @@ const _: () = {
     assert!(offset_of!(IdentifyController, wctemp) == 266);
     assert!(offset_of!(IdentifyController, tnvmcap) == 280);
     assert!(offset_of!(IdentifyController, kas) == 320);
+    assert!(offset_of!(IdentifyController, sanicap) == 328);
     assert!(offset_of!(IdentifyController, endgidmax) == 340);
     assert!(offset_of!(IdentifyController, nanagrpid) == 348);
     assert!(offset_of!(IdentifyController, sqes) == 512);

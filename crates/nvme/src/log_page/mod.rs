@@ -42,6 +42,7 @@ pub mod lid {
     pub const FDP_EVENTS: u8 = 0x23;
     pub const DISCOVERY: u8 = 0x70;
     pub const RESERVATION: u8 = 0x80;
+    pub const SANITIZE_STATUS: u8 = 0x81;
 }
 
 /// Entries of the changed namespace list (Base 2.0 section 5.16.1.5): 1024 ids; more than fit are told as one
