@@ -36,10 +36,12 @@ pub(crate) enum Kind {
     Reservation = 7,
     /// A QoS set. Key: its name.
     QosSet = 8,
+    /// The most recent sanitize operation of a subsystem. Key: its NQN.
+    Sanitize = 9,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 9] = [
         Kind::Pool,
         Kind::Tenant,
         Kind::Vssd,
@@ -48,6 +50,7 @@ impl Kind {
         Kind::Namespaces,
         Kind::Reservation,
         Kind::QosSet,
+        Kind::Sanitize,
     ];
 
     fn name(self) -> &'static str {
@@ -60,6 +63,7 @@ impl Kind {
             Kind::Namespaces => "namespaces",
             Kind::Reservation => "a reservation",
             Kind::QosSet => "a QoS set",
+            Kind::Sanitize => "a sanitize operation",
         }
     }
 
@@ -69,7 +73,7 @@ impl Kind {
             Kind::Vssd | Kind::Volume => 4,
             Kind::Tenant | Kind::Subsystem => 3,
             Kind::Pool => 2,
-            Kind::Namespaces | Kind::Reservation | Kind::QosSet => 1,
+            Kind::Namespaces | Kind::Reservation | Kind::QosSet | Kind::Sanitize => 1,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::older;
 use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
 use crate::reservation::{self, ReservationRecord};
+use crate::sanitize::SanitizeRecord;
 use crate::vssd_record::VssdRecord;
 use diecut_spec::{NamespaceSpec, QosSetSpec, SubsystemSpec, TenantSpec, VolumeSpec, WearSettings};
 use serde::de::DeserializeOwned;
@@ -102,6 +103,8 @@ pub struct State {
     pub reservations: BTreeMap<u32, ReservationRecord>,
     /// QoS sets by name.
     pub qos_sets: BTreeMap<String, QosSetSpec>,
+    /// The most recent sanitize operations of subsystems, by NQN.
+    pub sanitizes: BTreeMap<String, SanitizeRecord>,
 }
 
 /// A value of a record.
@@ -176,6 +179,7 @@ impl State {
         compare(&self.subsystems, &next.subsystems, &mut changes, |nqn, one| records_of(nqn, one));
         compare(&self.reservations, &next.reservations, &mut changes, one(Kind::Reservation));
         compare(&self.qos_sets, &next.qos_sets, &mut changes, one(Kind::QosSet));
+        compare(&self.sanitizes, &next.sanitizes, &mut changes, one(Kind::Sanitize));
         changes
     }
 
@@ -217,6 +221,7 @@ impl State {
             Kind::Namespaces => self.apply_namespaces(record)?,
             Kind::Reservation => keep(&mut self.reservations, number_of(record)?, record)?,
             Kind::QosSet => keep(&mut self.qos_sets, key, record)?,
+            Kind::Sanitize => keep(&mut self.sanitizes, key, record)?,
         }
         Ok(())
     }

@@ -1,16 +1,14 @@
-//! Commands of reservations that are not over when their data are here.
+//! Commands of reservations, and Sanitize, that are not over when their data are here.
 //!
 //! Preempt and Abort is answered when nothing of those that it preempted is in the namespace any more, so that nothing of theirs lands
-//! behind what the preempting host does next. What changes a reservation that persists through power loss is answered when the change is
-//! durable.
+//! behind what the preempting host does next. What changes a reservation that persists through power loss, or begins a sanitize operation,
+//! is answered when the change is durable.
 
 use crate::event::ConnectionId;
+use crate::keeping::{Change, Whose};
 use crate::moved::MovedWait;
 use crate::queue::SlotIndex;
-use diecut_namespace::contract::{CommandToken, NamespaceId};
-
-/// A change that is to be durable: of which namespace, and which one.
-pub(crate) type Change = (NamespaceId, u64);
+use diecut_namespace::contract::CommandToken;
 
 /// A command that waits.
 #[derive(Debug)]
@@ -63,11 +61,11 @@ impl AllAwaiting {
         self.take_over()
     }
 
-    /// Changes of a namespace up to `version` are durable, or were undone. Those that waited for them last.
-    pub(crate) fn kept(&mut self, namespace: NamespaceId, version: u64, is_kept: bool) -> Vec<Awaiting> {
+    /// Changes of something up to `version` are durable, or were undone. Those that waited for them last.
+    pub(crate) fn kept(&mut self, whose: &Whose, version: u64, is_kept: bool) -> Vec<Awaiting> {
         for one in &mut self.0 {
             let before = one.changes.len();
-            one.changes.retain(|(of, change)| *of != namespace || *change > version);
+            one.changes.retain(|(of, change)| of != whose || *change > version);
             one.is_undone |= one.changes.len() < before && !is_kept;
         }
         self.take_over()

@@ -8,19 +8,22 @@ use crate::io::chunks::is_read;
 use crate::io::{self, Plan};
 use crate::persisting;
 use crate::placement;
-use crate::queue::{SlotIndex, SlotState, TakeError};
+use crate::queue::{Slot, SlotIndex, SlotState, TakeError};
 use crate::reservation;
 use crate::reserving;
+use crate::sanitize;
 use crate::session::Session;
+use crate::subsystems::Subsystem;
 use crate::tcp::Destination;
 use crate::token::command_token;
 use diecut_namespace::contract::{NamespaceCommand, SourceId};
 use diecut_nvme::fabrics::fctype;
 use diecut_nvme::opcode::{self, io as io_opcode};
-use diecut_nvme::openchannel::opcode::VECTOR_WRITE;
+use diecut_nvme::openchannel::opcode::{VECTOR_COPY, VECTOR_WRITE};
 use diecut_nvme::tcp::{ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, PduError};
+use diecut_nvme::zns::opcode::ZONE_APPEND;
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
-use diecut_units::Buffer;
+use diecut_units::{Buffer, Time, mutant};
 
 impl Session<'_> {
     /// The header of a command capsule came.
@@ -116,7 +119,10 @@ impl Session<'_> {
             };
         }
         if queue.id == 0 {
-            return association.plan(entry, &self.shared.config);
+            let subsystem = connection.subsystem.map(|index| self.shared.subsystems.get(index));
+            let refusal = subsystem.and_then(|one| one.sanitizing.refusal());
+            let plan = association.plan(entry, &self.shared.config)?;
+            return sanitize::lets_admin_through(refusal, entry).map(|()| plan);
         }
         if !association.configuration.enabled() || association.is_ending() {
             return Err(Status::ABORTED_SQ_DELETION);
@@ -124,6 +130,9 @@ impl Session<'_> {
         association.path.serves()?;
         let subsystem = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
         let subsystem = self.shared.subsystems.get(subsystem);
+        if let Some(status) = subsystem.sanitizing.refusal() {
+            return Err(status);
+        }
         reservation::check(&subsystem.reservations, &association.host_id, entry)?;
         io::plan(&subsystem.config, entry, self.shared.config.queue.transfer_bytes_max)
     }
@@ -143,11 +152,21 @@ impl Session<'_> {
             if persisting::is_ours(&entry) {
                 return persisting::execute(self, connection, slot_index, &entry);
             }
+            if queue.id == 0 && entry.opcode == opcode::admin::SANITIZE {
+                return sanitize::execute(self, connection, slot_index, &entry);
+            }
             admin::execute(self, connection, slot_index, &entry, data);
             return;
         }
         let index = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
         let subsystem = self.shared.subsystems.get_mut(index);
+        // One may have begun while data came in.
+        if let Some(status) = subsystem.sanitizing.refusal()
+            && !mutant!("nvmf: a write whose data come late overtakes a sanitize")
+        {
+            let entry = slot.entry;
+            return reserving::refuse(self, connection, slot_index, &entry, status);
+        }
         let namespace = subsystem.config.namespaces.get(&slot.entry.nsid.get());
         if reservation::is_ours(slot.entry.opcode) && namespace.is_some() {
             let entry = slot.entry;
@@ -170,23 +189,11 @@ impl Session<'_> {
         };
         match operation {
             Ok(Some((namespace, operation))) => {
-                let bytes = u64::from(slot.data_bytes);
-                match slot.entry.opcode {
-                    code if is_read(code) => {
-                        slot.read_held = slot.data_bytes;
-                        queue.read_bytes += slot.data_bytes as usize;
-                        subsystem.traffic.read_commands += 1;
-                        subsystem.traffic.read_bytes += bytes;
-                    }
-                    io_opcode::COMPARE => subsystem.traffic.read_commands += 1,
-                    io_opcode::WRITE | VECTOR_WRITE => {
-                        subsystem.traffic.write_commands += 1;
-                        subsystem.traffic.written_bytes += bytes;
-                        placement::note_write(subsystem, &slot.entry, self.shared.now);
-                    }
-                    io_opcode::COPY => placement::note_write(subsystem, &slot.entry, self.shared.now),
-                    _ => {}
+                if is_read(slot.entry.opcode) {
+                    slot.read_held = slot.data_bytes;
+                    queue.read_bytes += slot.data_bytes as usize;
                 }
+                count(subsystem, slot, self.shared.now);
                 slot.enter(SlotState::Submitted);
                 slot.note_submitted(self.shared.now);
                 queue.submitted += 1;
@@ -213,6 +220,31 @@ impl Session<'_> {
                 connection.answer(entry.command_id.get(), status, 0);
             }
         }
+    }
+}
+
+/// Counts what a command reads or writes of a subsystem.
+#[inline]
+fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) {
+    let bytes = u64::from(slot.data_bytes);
+    match slot.entry.opcode {
+        code if is_read(code) => {
+            subsystem.traffic.read_commands += 1;
+            subsystem.traffic.read_bytes += bytes;
+        }
+        io_opcode::COMPARE => subsystem.traffic.read_commands += 1,
+        io_opcode::WRITE | VECTOR_WRITE => {
+            subsystem.traffic.write_commands += 1;
+            subsystem.traffic.written_bytes += bytes;
+            subsystem.sanitizing.note_write();
+            placement::note_write(subsystem, &slot.entry, now);
+        }
+        io_opcode::COPY => {
+            subsystem.sanitizing.note_write();
+            placement::note_write(subsystem, &slot.entry, now);
+        }
+        ZONE_APPEND | VECTOR_COPY => subsystem.sanitizing.note_write(),
+        _ => {}
     }
 }
 

@@ -5,10 +5,13 @@ use crate::budget::Account;
 use crate::connection::{Connection, Held, Phase};
 use crate::event::Action;
 use crate::notice::HostNotice;
+use crate::sanitize;
 use crate::shared::Shared;
+use crate::subsystems::{Subsystem, Subsystems};
 use crate::target::Target;
-use crate::token::connection_of;
+use crate::token::{connection_of, is_of_shutdown};
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
+use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark, mutant};
 
 /// Whether patience with a connection ends at its deadline.
@@ -17,8 +20,15 @@ fn is_awaited(connection: &Connection) -> bool {
 }
 
 impl Target {
-    /// A flush that a shutdown waits for is answered.
-    pub(crate) fn complete_shutdown_flush(&mut self, completion: &NamespaceCompletion) {
+    /// What no queue asked is answered: of a sanitize operation, or a flush that a shutdown waits for.
+    pub(crate) fn complete_for_nobody(
+        &mut self,
+        completion: &NamespaceCompletion,
+        actions: &mut Vec<Action>,
+    ) {
+        if !is_of_shutdown(completion.token) {
+            return sanitize::complete(self, completion, actions);
+        }
         let index = connection_of(completion.token);
         let connection = self.connections.there(index);
         connection.queue.as_mut().expect("I-T11: a live connection has a queue").came_back();
@@ -222,10 +232,21 @@ impl Target {
         }
     }
 
+    /// Whether no controller of the subsystem is left, and no command of it or of its sanitize operation is in a namespace.
+    pub fn is_quiet(&self, nqn: &QualifiedName) -> bool {
+        let Shared { associations, subsystems, .. } = &self.shared;
+        let of = |index: u32| subsystems.get(index).config.nqn == *nqn;
+        let sanitizes = |(index, one): (u32, &Subsystem)| of(index) && one.sanitizing.is_under_way();
+        !associations.iter().any(|(_, one)| one.subsystem.is_some_and(of))
+            && !subsystems.iter().any(sanitizes)
+    }
+
     /// Forgets a subsystem that was taken away, when its last controller is gone.
     pub(crate) fn free_subsystem_if_quiet(&mut self, index: u32) {
         let Shared { subsystems, associations, memory, .. } = &mut self.shared;
-        if subsystems.is_retired(index) && associations.of(Some(index)).next().is_none() {
+        let is_left = |subsystems: &Subsystems| !subsystems.get(index).sanitizing.is_under_way();
+        let has_hosts = associations.of(Some(index)).next().is_some();
+        if subsystems.is_retired(index) && !has_hosts && is_left(subsystems) {
             let removed = subsystems.remove(index);
             if let Some(tenant) = removed.tenant {
                 memory.budget.leave_tenant(tenant);
@@ -260,6 +281,9 @@ impl Target {
     pub(crate) fn sweep(&mut self, actions: &mut Vec<Action>) {
         if self.shared.later.has_any() {
             self.sweep_lists(actions);
+        }
+        if !self.shared.later.sanitizing.is_empty() {
+            sanitize::go_on(self, actions);
         }
     }
 

@@ -1,7 +1,7 @@
+use crate::keeping::{Keep, Kept};
 use crate::moved::MovedConnection;
 use crate::notice::HostNotice;
 use crate::ocp::{Question, Tidings};
-use crate::reservation::{KeepReservation, KeptReservation};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::Buffer;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub enum Event {
     /// What was [asked](Action::Ask).
     Told(Box<Tidings>),
     /// What was to be [kept](Action::Keep) is durable, or cannot be.
-    Kept(KeptReservation),
+    Kept(Kept),
     /// Connections whose round was over get another one ([`Target::has_work`](crate::Target::has_work)).
     Round,
     /// Time reached [`Target::deadline`](crate::Target::deadline).
@@ -59,8 +59,9 @@ pub enum Action {
     HandOver(ConnectionId, u16, Box<MovedConnection>),
     /// Say what media did: [`Event::Told`] follows, soon.
     Ask(Box<Question>),
-    /// Make a reservation durable: [`Event::Kept`] follows. What is asked of a namespace before that comes after it.
-    Keep(Box<KeepReservation>),
+    /// Make a reservation, or a sanitize operation, durable: [`Event::Kept`] follows. What is asked of a namespace before that comes after
+    /// it.
+    Keep(Box<Keep>),
     /// Something happened that an operator would ask about.
     Notice(Box<HostNotice>),
 }

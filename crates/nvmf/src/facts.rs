@@ -2,7 +2,7 @@
 
 use crate::queue::SlotState;
 use crate::target::Target;
-use crate::token::{connection_of, is_of_shutdown, slot_of};
+use crate::token::{connection_of, is_of_nobody, slot_of};
 use diecut_namespace::contract::CommandToken;
 use diecut_nvme::io::LbaRange;
 use diecut_units::Time;
@@ -33,7 +33,7 @@ pub struct CommandFacts {
 impl CommandFacts {
     /// Those of a command under way, if it is one of a host.
     pub fn of(target: &Target, token: CommandToken) -> Option<CommandFacts> {
-        if is_of_shutdown(token) {
+        if is_of_nobody(token) {
             return None;
         }
         let connection = target.connections.get(connection_of(token))?;

@@ -21,6 +21,8 @@ pub(crate) struct Later {
     pub(crate) closing: Vec<u32>,
     /// Connections that got output while another one was handled.
     pub(crate) told: Vec<u32>,
+    /// Subsystems whose namespaces have something to do of a sanitize operation.
+    pub(crate) sanitizing: Vec<u32>,
 }
 
 impl Later {
@@ -65,6 +67,13 @@ impl Later {
     /// Whether somebody ends, or waits for an end.
     pub(crate) fn has_ends(&self) -> bool {
         !(self.doomed.is_empty() && self.closing.is_empty() && self.parked.is_empty())
+    }
+
+    /// A subsystem has something to do of a sanitize operation.
+    pub(crate) fn list_sanitizing(&mut self, subsystem: u32) {
+        if !self.sanitizing.contains(&subsystem) {
+            self.sanitizing.push(subsystem);
+        }
     }
 
     /// A connection waits with its Connect.

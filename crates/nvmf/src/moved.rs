@@ -3,13 +3,14 @@
 use crate::config::Health;
 use crate::controller::Association;
 use crate::inbound::Current;
+use crate::keeping::Change;
 use crate::ocp::Ocp;
 use crate::placement::PlacementLog;
 use crate::queue::{Queue, SlotIndex};
 use crate::reservation::Reservations;
+use crate::sanitize::Sanitizing;
 use crate::subsystems::Traffic;
 use crate::tcp::{Outbox, Receiver};
-use diecut_namespace::contract::NamespaceId;
 use diecut_nvme::QualifiedName;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
 use diecut_nvme::tcp::Digests;
@@ -22,6 +23,7 @@ pub struct SubsystemFigures {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
     pub(crate) reservations: Reservations,
+    pub(crate) sanitizing: Sanitizing,
     pub(crate) ocp: Ocp,
     pub(crate) placement: PlacementLog,
 }
@@ -63,12 +65,12 @@ pub(crate) struct MovedQueue {
     pub(crate) association: Option<Association>,
 }
 
-/// A command on its way to another shard that waits until changes of reservations are durable.
+/// A command on its way to another shard that waits until changes are durable.
 #[derive(Debug)]
 pub(crate) struct MovedWait {
     pub(crate) slot_index: SlotIndex,
     pub(crate) command_id: u16,
-    pub(crate) changes: Vec<(NamespaceId, u64)>,
+    pub(crate) changes: Vec<Change>,
     pub(crate) is_undone: bool,
 }
 

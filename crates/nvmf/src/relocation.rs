@@ -19,10 +19,12 @@ use crate::connection::{Connection, Held, Phase};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::inbound::Current;
+use crate::keeping::Keep;
 use crate::moved::{Arriving, MovedQueue, SubsystemFigures};
 use crate::ocp::PanicsTold;
 use crate::pages;
 use crate::reservation::Reservations;
+use crate::sanitize::{self, Sanitizing};
 use crate::subsystems::Passage;
 use crate::target::Target;
 use crate::tcp::Receiver;
@@ -53,7 +55,8 @@ impl Target {
         let index = self.shared.subsystems.known(nqn);
         let idle = |number: &u32| self.connections.get(*number).is_none_or(|one| one.submitted() == 0);
         let mut own = self.shared.associations.of(Some(index));
-        own.all(|(_, one)| !one.is_ending() && one.connections.iter().all(idle))
+        let sanitizes = self.shared.subsystems.get(index).sanitizing.is_under_way();
+        !sanitizes && own.all(|(_, one)| !one.is_ending() && one.connections.iter().all(idle))
     }
 
     /// Sets what the SMART log of a subsystem tells of its media. Hosts that want to know are told of warnings that begin.
@@ -108,11 +111,13 @@ impl Target {
         let index = self.shared.subsystems.known(nqn);
         let subsystem = self.shared.subsystems.get_mut(index);
         let (reservations, ocp) = (std::mem::take(&mut subsystem.reservations), subsystem.ocp.clone());
+        let sanitizing = std::mem::take(&mut subsystem.sanitizing);
         let placement = subsystem.placement.clone();
         SubsystemFigures {
             health: subsystem.health,
             traffic: subsystem.traffic,
             reservations,
+            sanitizing,
             ocp,
             placement,
         }
@@ -135,12 +140,14 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.config = config;
         subsystem.pass(Passage::None);
-        // What it knows of reservations goes with its hosts.
-        subsystem.reservations = Reservations::default();
-        if let Some(SubsystemFigures { health, traffic, reservations, ocp, placement }) = figures {
+        // What it knows of reservations and of a sanitize operation goes with its hosts.
+        (subsystem.reservations, subsystem.sanitizing) = (Reservations::default(), Sanitizing::default());
+        if let Some(figures) = figures {
+            let SubsystemFigures { health, traffic, reservations, sanitizing, ocp, placement } = figures;
             subsystem.pass(Passage::Arrives);
             (subsystem.health, subsystem.traffic, subsystem.ocp) = (health, traffic, ocp);
             (subsystem.reservations, subsystem.placement) = (reservations, placement);
+            subsystem.sanitizing = sanitizing;
             pages::find_threshold(&mut self.shared);
         }
         self.seat_tenant(index);
@@ -157,7 +164,10 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.pass(Passage::None);
         let again = subsystem.reservations.keep_again();
-        actions.extend(again.into_iter().map(|keep| Action::Keep(Box::new(keep))));
+        actions.extend(again.into_iter().map(|keep| Action::Keep(Box::new(Keep::Reservation(keep)))));
+        let again = subsystem.sanitizing.keep_again(nqn);
+        actions.extend(again.map(|keep| Action::Keep(Box::new(Keep::Sanitize(keep)))));
+        sanitize::look_at(self, index);
         let mut connections = Vec::new();
         let mut expires = Time::NEVER;
         let associations = self.shared.associations.iter_mut();

@@ -3,11 +3,12 @@
 
 use crate::admin::answer_events;
 use crate::associations::Associations;
-use crate::awaiting::{Awaiting, Change};
+use crate::awaiting::Awaiting;
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::controller::Association;
 use crate::event::Action;
+use crate::keeping::{Change, Keep, Whose};
 use crate::queue::{SlotIndex, SlotState};
 use crate::reservation::{Effects, HostId, KeepReservation, KeptReservation, Reservation};
 use crate::session::Session;
@@ -85,8 +86,8 @@ pub(crate) fn change(session: &mut Session<'_>, index: u32, nsid: u32, next: Res
     let shown = subsystem.config.namespaces.get(&nsid).expect("I-T16: a namespace that is there is changed");
     let namespace = shown.namespace;
     let (version, keep) = subsystem.reservations.change(nsid, namespace, next);
-    session.actions.extend(keep.map(|keep| Action::Keep(Box::new(keep))));
-    version.map(|version| (namespace, version))
+    session.actions.extend(keep.map(|keep| Action::Keep(Box::new(Keep::Reservation(keep)))));
+    version.map(|version| (Whose::Reservation(namespace), version))
 }
 
 /// Answers a command that did what it should, when what it waits for is over.
@@ -133,8 +134,9 @@ pub(crate) fn kept(
     mark!("nvmf: change of a reservation is durable or undone");
     let is_later = |keep: &KeepReservation| keep.version > outcome.version;
     assert!(outcome.next.as_ref().is_none_or(is_later), "I-T21: a change comes after those before it");
-    actions.extend(outcome.next.map(|keep| Action::Keep(Box::new(keep))));
-    let over = shared.awaiting.kept(kept.namespace, outcome.version, outcome.is_kept);
+    actions.extend(outcome.next.map(|keep| Action::Keep(Box::new(Keep::Reservation(keep)))));
+    let whose = Whose::Reservation(kept.namespace);
+    let over = shared.awaiting.kept(&whose, outcome.version, outcome.is_kept);
     answer(connections, over, actions);
 }
 
@@ -293,7 +295,8 @@ fn answer_preemptions(
     answer(connections, over, actions);
 }
 
-fn answer(connections: &mut Connections, over: Vec<Awaiting>, actions: &mut Vec<Action>) {
+/// Answers commands that waited for nothing else.
+pub(crate) fn answer(connections: &mut Connections, over: Vec<Awaiting>, actions: &mut Vec<Action>) {
     for one in over {
         // Its connection may have gone.
         let Some(connection) = connections.get_mut(one.index).filter(|connection| connection.id == one.id)

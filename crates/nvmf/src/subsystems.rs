@@ -4,6 +4,7 @@ use crate::config::{Health, SubsystemConfig};
 use crate::ocp::Ocp;
 use crate::placement::PlacementLog;
 use crate::reservation::Reservations;
+use crate::sanitize::Sanitizing;
 use diecut_nvme::QualifiedName;
 use diecut_units::{Slab, Span, Time};
 use std::collections::BTreeMap;
@@ -46,6 +47,11 @@ impl Busy {
         }
     }
 
+    /// Whether no namespace has a command.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
     /// All of it, in minutes.
     pub(crate) fn minutes(&self, now: Time) -> u64 {
         let now = if self.under_way > 0 { now.since(self.since) } else { Span::ZERO };
@@ -60,6 +66,7 @@ pub(crate) struct Subsystem {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
     pub(crate) reservations: Reservations,
+    pub(crate) sanitizing: Sanitizing,
     pub(crate) ocp: Ocp,
     pub(crate) placement: PlacementLog,
     passage: Passage,
@@ -129,6 +136,11 @@ impl Subsystems {
         self.places.get_mut(index).expect("I-T5: associations keep their subsystem")
     }
 
+    /// A subsystem by index, if it is still there.
+    pub(crate) fn find_at_mut(&mut self, index: u32) -> Option<&mut Subsystem> {
+        self.places.get_mut(index)
+    }
+
     /// Index of the subsystem of a name.
     pub(crate) fn find(&self, nqn: &QualifiedName) -> Option<u32> {
         self.by_nqn.get(nqn).copied()
@@ -171,9 +183,18 @@ impl Subsystems {
             let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
             let (passage, reservations, ocp) = (Passage::None, Reservations::default(), Ocp::default());
-            let placement = PlacementLog::default();
-            let subsystem =
-                Subsystem { config, health, traffic, ocp, placement, reservations, passage, tenant: None };
+            let (placement, sanitizing) = (PlacementLog::default(), Sanitizing::default());
+            let subsystem = Subsystem {
+                config,
+                health,
+                traffic,
+                ocp,
+                placement,
+                reservations,
+                sanitizing,
+                passage,
+                tenant: None,
+            };
             let index = self.places.insert(subsystem);
             let before = self.by_nqn.insert(nqn, index);
             assert!(before.is_none(), "I-T5: a name leads to one subsystem");
@@ -203,7 +224,11 @@ impl Subsystems {
         };
         let others: Vec<u32> = changed.iter().copied().filter(is_other).collect();
         *old = config;
-        self.get_mut(index).reservations.forget(&others);
+        let subsystem = self.get_mut(index);
+        subsystem.reservations.forget(&others);
+        if !changed.is_empty() {
+            subsystem.sanitizing.namespaces_changed(&subsystem.config);
+        }
         (index, changed)
     }
 

@@ -7,15 +7,17 @@ use crate::connections::Connections;
 use crate::event::{Action, ConnectionId, Event};
 use crate::io::chunks::is_read;
 use crate::io::zones::answer_zones;
+use crate::keeping::Kept;
 use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
 use crate::notice::HostNotice;
 use crate::pages;
 use crate::queue::SlotState;
+use crate::sanitize;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::tcp::Outbox;
-use crate::token::{connection_of, is_of_shutdown, slot_of};
+use crate::token::{connection_of, is_of_nobody, slot_of};
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId, ZoneOutcome};
 use diecut_nvme::{QualifiedName, Status};
@@ -101,9 +103,10 @@ impl Target {
                 }
             }
             Event::Told(tidings) => self.told(&tidings, actions),
-            Event::Kept(kept) => {
+            Event::Kept(Kept::Reservation(kept)) => {
                 crate::reserving::kept(&mut self.shared, &mut self.connections, &kept, actions);
             }
+            Event::Kept(Kept::Sanitize(kept)) => sanitize::kept(self, &kept, actions),
             Event::Completed(_) => unreachable!("handled by itself"),
             Event::Round => {
                 self.relieve(actions);
@@ -237,6 +240,7 @@ impl Target {
         let (index, changed) = self.shared.subsystems.define(config);
         pages::find_threshold(&mut self.shared);
         self.seat_tenant(index);
+        sanitize::look_at(self, index);
         let Shared { subsystems, associations, later, .. } = &mut self.shared;
         let config = &subsystems.get(index).config;
         let mut told = Vec::new();
@@ -267,18 +271,12 @@ impl Target {
     pub fn remove_subsystem(&mut self, nqn: &QualifiedName, now: Time, actions: &mut Vec<Action>) {
         self.shared.now = now;
         let Some(index) = self.shared.subsystems.retire(nqn) else { return };
+        sanitize::give_up(self, index, actions);
         let Shared { associations, later, .. } = &mut self.shared;
         later.doomed.extend(associations.of(Some(index)).map(|(number, _)| number));
         self.discovery_changed(actions);
         self.sweep(actions);
         self.free_subsystem_if_quiet(index);
-    }
-
-    /// Whether no controller of the subsystem is left and no command of it is in a namespace.
-    pub fn is_quiet(&self, nqn: &QualifiedName) -> bool {
-        let Shared { associations, subsystems, .. } = &self.shared;
-        let of = |index: u32| subsystems.get(index).config.nqn == *nqn;
-        !associations.iter().any(|(_, one)| one.subsystem.is_some_and(of))
     }
 
     /// A subsystem has its part of the memory where it lives.
@@ -388,8 +386,8 @@ impl Target {
     }
 
     fn complete(&mut self, completion: NamespaceCompletion, actions: &mut Vec<Action>) {
-        if is_of_shutdown(completion.token) {
-            return self.complete_shutdown_flush(&completion);
+        if is_of_nobody(completion.token) {
+            return self.complete_for_nobody(&completion, actions);
         }
         let (index, slot_index) = (connection_of(completion.token), slot_of(completion.token));
         let connection = self.connections.there(index);

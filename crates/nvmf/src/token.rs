@@ -2,7 +2,7 @@
 
 use crate::queue::SlotIndex;
 use diecut_namespace::contract::CommandToken;
-use diecut_units::token::command::{SHUTDOWN, SLOT_BITS};
+use diecut_units::token::command::{SANITIZE, SHUTDOWN, SLOT_BITS};
 
 /// Of a command in a queue.
 #[inline]
@@ -15,9 +15,25 @@ pub(crate) fn shutdown_token(connection: u32, nth: u16) -> CommandToken {
     CommandToken(SHUTDOWN | command_token(connection, nth).0)
 }
 
+/// Of the command that a namespace has of the sanitize operation of a subsystem.
+pub(crate) fn sanitize_token(subsystem: u32) -> CommandToken {
+    CommandToken(SANITIZE | command_token(subsystem, 0).0)
+}
+
+/// The subsystem of a sanitize operation's command.
+pub(crate) fn subsystem_of(token: CommandToken) -> u32 {
+    connection_of(token)
+}
+
 #[inline]
 pub(crate) fn is_of_shutdown(token: CommandToken) -> bool {
     token.0 & SHUTDOWN != 0
+}
+
+/// Whether no command of a queue asked.
+#[inline]
+pub(crate) fn is_of_nobody(token: CommandToken) -> bool {
+    token.0 & (SHUTDOWN | SANITIZE) != 0
 }
 
 /// Index of the connection.

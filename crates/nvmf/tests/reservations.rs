@@ -8,7 +8,7 @@ use diecut_nvme::log_page::lid;
 use diecut_nvme::reservation::*;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
-use diecut_nvmf::{ConnectionId, Home};
+use diecut_nvmf::{ConnectionId, Home, Keep, KeepReservation, Kept};
 use diecut_units::Buffer;
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
@@ -78,6 +78,14 @@ fn report(world: &mut World, host: Host) -> (ReservationStatus, Vec<RegisteredCo
     let (status, rest) = ReservationStatus::read_from_prefix(&page).unwrap();
     let controllers = rest.chunks_exact(64).map(|one| RegisteredController::read_from_bytes(one).unwrap());
     (status, controllers.take(usize::from(status.regctl.get())).collect())
+}
+
+/// The next reservation that is to be durable.
+fn next_record(world: &mut World) -> KeepReservation {
+    match world.records_held.remove(0) {
+        Keep::Reservation(keep) => keep,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn log(world: &mut World, admin: ConnectionId) -> ReservationNotification {
@@ -428,17 +436,17 @@ fn answer_when_durable() {
     let preempt = send(&mut world, b.io, acquire_entry(PREEMPT, kind), &keys(KEY_B, KEY_A));
     assert!(world.reply(a.io, again).is_none() && world.reply(b.io, preempt).is_none());
     assert_eq!(world.records_held.len(), 1, "one change of a namespace is on its way at a time");
-    let keep = world.records_held.remove(0);
+    let keep = next_record(&mut world);
     assert_eq!(keep.record.as_ref().unwrap().held, Some((kind, a.id)));
-    world.handle(diecut_nvmf::Event::Kept(keep.kept()));
+    world.handle(diecut_nvmf::Event::Kept(Kept::Reservation(keep.kept())));
     for command_id in [first, again] {
         assert_eq!(world.reply(a.io, command_id).expect("answered").status, Status::SUCCESS);
     }
     assert!(world.reply(b.io, preempt).is_none());
-    let keep = world.records_held.remove(0);
+    let keep = next_record(&mut world);
     assert_eq!(keep.record.as_ref().unwrap().held, Some((kind, b.id)));
     let lost = diecut_nvmf::KeptReservation { is_kept: false, ..keep.kept() };
-    world.handle(diecut_nvmf::Event::Kept(lost));
+    world.handle(diecut_nvmf::Event::Kept(Kept::Reservation(lost)));
     let status = world.reply(b.io, preempt).expect("answered").status;
     assert!(status.same_code(Status::INTERNAL_ERROR), "{status}");
     world.hold_records = false;
@@ -449,9 +457,9 @@ fn answer_when_durable() {
     world.hold_records = true;
     let set = send(&mut world, b.admin, persistence_entry(1, 0, 0), &[]);
     assert!(world.reply(b.admin, set).is_none());
-    let keep = world.records_held.remove(0);
+    let keep = next_record(&mut world);
     assert_eq!(keep.record, None);
-    world.handle(diecut_nvmf::Event::Kept(keep.kept()));
+    world.handle(diecut_nvmf::Event::Kept(Kept::Reservation(keep.kept())));
     assert_eq!(world.reply(b.admin, set).expect("answered").status, Status::SUCCESS);
     assert!(world.reply(b.admin, request).is_none());
     // Who waits may go.
@@ -459,8 +467,8 @@ fn answer_when_durable() {
     let set = send(&mut world, b.admin, persistence_entry(1, 0, 1), &[]);
     world.handle(diecut_nvmf::Event::Closed(b.io));
     world.handle(diecut_nvmf::Event::Closed(b.admin));
-    let keep = world.records_held.remove(0);
-    world.handle(diecut_nvmf::Event::Kept(keep.kept()));
+    let keep = next_record(&mut world);
+    world.handle(diecut_nvmf::Event::Kept(Kept::Reservation(keep.kept())));
     assert!(world.reply(b.admin, set).is_none());
     assert_eq!(persistence(&mut world, a, 1, 0), (Status::SUCCESS, 1));
 }

@@ -41,10 +41,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// Set in the [`SourceId`] of commands that do not come from the target (see [`crate::Shard::submit`]).
 pub const DOOR_SOURCE_BIT: u32 = diecut_units::token::source::DOOR;
 
-/// Place of a source in a dense table: connections of the target and other doors count from 0 each.
+/// Place of a source in a dense table: connections of the target, its sanitize operations and other doors count from 0 each, and two bits at
+/// the top tell them apart.
 fn slot_of(source: SourceId) -> usize {
-    let door = source.0 & DOOR_SOURCE_BIT;
-    ((source.0 & !DOOR_SOURCE_BIT) * 2 + u32::from(door != 0)) as usize
+    source.0.rotate_left(2) as usize
 }
 
 /// Queues of one source from which on those that are empty are forgotten before there is another one.

@@ -153,12 +153,15 @@ pub(crate) fn merged(current: &State, base: &State, next: &State) -> State {
         subsystems: merged_map(&current.subsystems, &base.subsystems, &next.subsystems),
         reservations: merged_map(&current.reservations, &base.reservations, &next.reservations),
         qos_sets: merged_map(&current.qos_sets, &base.qos_sets, &next.qos_sets),
+        sanitizes: merged_map(&current.sanitizes, &base.sanitizes, &next.sanitizes),
     };
     // A host may have registered while its namespace was taken away: what no subsystem shows is nobody's.
     let volumes = merged.subsystems.values().flat_map(|subsystem| subsystem.volumes());
     let numbers = volumes.filter_map(|volume| Some(merged.volumes.get(volume)?.namespace));
     let shown: BTreeSet<u32> = numbers.collect();
     merged.reservations.retain(|namespace, _| shown.contains(namespace));
+    let State { subsystems, sanitizes, .. } = &mut merged;
+    sanitizes.retain(|nqn, _| subsystems.contains_key(nqn));
     merged
 }
 

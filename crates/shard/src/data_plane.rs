@@ -63,8 +63,8 @@ pub(crate) struct DataPlane<M: Media> {
     pub delays: Delays,
     /// What the target asks of those who know what exists.
     pub questions: Vec<target::Question>,
-    /// What the target asks of those who keep reservations.
-    pub keeps: Vec<target::KeepReservation>,
+    /// What the target asks of those who keep reservations and sanitize operations.
+    pub keeps: Vec<target::Keep>,
     /// A check that fails on purpose.
     planted: Option<PlantedPanic>,
 }

@@ -216,7 +216,7 @@ pub(crate) fn translate(action: target::Action) -> Action {
         | target::Action::GiveUp(..)
         | target::Action::Ask(_)
         | target::Action::Keep(_) => {
-            unreachable!("I-S18: commands, questions and reservations stay inside the shard")
+            unreachable!("I-S18: commands, questions and what is kept stay inside the shard")
         }
         target::Action::Transmit(connection) => Action::Transmit { connection },
         target::Action::Close(connection) => Action::Close { connection },

@@ -87,6 +87,7 @@ mod relocation;
 mod reservation_queue;
 mod reservations;
 mod returns;
+mod sanitize;
 mod seat;
 mod session;
 mod shard;

@@ -12,7 +12,7 @@ use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
 use diecut_namespace::MovedNamespace;
 use diecut_namespace::contract::NamespaceId;
-use diecut_nvmf::{KeepReservation, KeptReservation};
+use diecut_nvmf::{Keep, Kept};
 use diecut_spec::Isolation;
 use diecut_vssd::{PlaceView, Places, PoolPart, VssdId, WearNews};
 use std::any::Any;
@@ -51,10 +51,10 @@ pub(crate) enum Message {
     Wear(WearNews),
     /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
     Passed(u64),
-    /// To the first shard: make a reservation durable.
-    Keep(Box<KeepReservation>),
+    /// To the first shard: make a reservation, or a sanitize operation, durable.
+    Keep(Box<Keep>),
     /// Its answer.
-    Kept(KeptReservation),
+    Kept(Kept),
 }
 
 /// What exists, and where.

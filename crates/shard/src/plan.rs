@@ -111,7 +111,7 @@ pub(crate) fn plan(
             subsystems::attach(state, subsystem, *nsid, volume, &mut plan)?;
         }
         ControlRequest::DetachNamespace { subsystem, nsid } => {
-            subsystems::detach(subsystem, *nsid, &mut plan)?
+            subsystems::detach(state, subsystem, *nsid, &mut plan)?
         }
         ControlRequest::SetPath { subsystem, path } => subsystems::set_path(subsystem, *path, &mut plan)?,
         ControlRequest::CreateQosSet(spec) => qos_sets::create(spec, device, &mut plan)?,

@@ -1,7 +1,7 @@
-//! What targets want to persist of reservations, on its way into the catalog: see [`crate::reservations`].
+//! What targets want to persist of reservations and sanitize operations, on its way into the catalog: see [`crate::reservations`].
 
 use crate::seat::ShardIndex;
-use diecut_nvmf::{KeepReservation, KeptReservation};
+use diecut_nvmf::{Keep, Kept};
 use diecut_units::{Span, Time};
 
 /// Writes of the catalog that may follow each other at once, and how often one may in the long run. Hosts change reservations as often as
@@ -14,9 +14,9 @@ const PERIOD: Span = Span::from_millis(500);
 #[derive(Default)]
 pub(crate) struct ReservationQueue {
     /// With the shards that ask, in the order they asked.
-    pub waiting: Vec<(ShardIndex, KeepReservation)>,
+    pub waiting: Vec<(ShardIndex, Keep)>,
     /// A job writes these.
-    pub written: Vec<(ShardIndex, KeptReservation)>,
+    pub written: Vec<(ShardIndex, Kept)>,
     /// When all writes until now would be over if they came one by one in their period.
     paid_until: Time,
 }
@@ -41,7 +41,7 @@ impl ReservationQueue {
     }
 
     /// Somebody asks.
-    pub fn ask(&mut self, from: ShardIndex, keep: KeepReservation) {
+    pub fn ask(&mut self, from: ShardIndex, keep: Keep) {
         self.waiting.push((from, keep));
     }
 }

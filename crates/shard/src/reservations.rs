@@ -1,4 +1,5 @@
-//! Reservations that persist through power loss: targets ask for a change to be durable, and the first shard writes it into the catalog.
+//! Reservations that persist through power loss, and sanitize operations: targets ask for a change to be durable, and the first shard writes it
+//! into the catalog.
 //!
 //! What targets ask goes to the first shard, in order. A job of its own writes it, which claims no object of administrators. What is asked while
 //! one is written goes together.
@@ -7,11 +8,12 @@ use crate::catalog::has_room_for_hosts;
 use crate::owners::Owners;
 use crate::peer::{Message, ShardMessage};
 use crate::registry::qualified;
+use crate::sanitize;
 use crate::seat::ShardIndex;
-use diecut_catalog::{RegistrantRecord, ReservationRecord, State};
+use diecut_catalog::{RegistrantRecord, ReservationRecord, SanitizeRecord, State};
 use diecut_media::Divide;
 use diecut_nvme::reservation::ReservationKind;
-use diecut_nvmf::{self as target, KeptReservation};
+use diecut_nvmf::{self as target, Keep, Kept};
 use diecut_units::{Time, mark, mutant};
 
 fn record_of(record: &target::ReservationRecord) -> ReservationRecord {
@@ -33,6 +35,43 @@ fn of_record(record: &ReservationRecord) -> target::ReservationRecord {
     }
 }
 
+/// What stood in a state before something was put there.
+enum Before {
+    Reservation(u32, Option<ReservationRecord>),
+    Sanitize(String, Option<SanitizeRecord>),
+}
+
+impl Before {
+    fn put_back(self, state: &mut State) {
+        match self {
+            Before::Reservation(namespace, Some(record)) => _ = state.reservations.insert(namespace, record),
+            Before::Reservation(namespace, None) => _ = state.reservations.remove(&namespace),
+            Before::Sanitize(nqn, Some(record)) => _ = state.sanitizes.insert(nqn, record),
+            Before::Sanitize(nqn, None) => _ = state.sanitizes.remove(&nqn),
+        }
+    }
+}
+
+/// Puts what is to be durable into a state. What stood there before; nothing if it is of a subsystem that is gone.
+fn put(state: &mut State, keep: &Keep) -> Option<Before> {
+    match keep {
+        Keep::Reservation(keep) => {
+            let namespace = keep.namespace.0;
+            let before = match &keep.record {
+                Some(record) => state.reservations.insert(namespace, record_of(record)),
+                None => state.reservations.remove(&namespace),
+            };
+            Some(Before::Reservation(namespace, before))
+        }
+        Keep::Sanitize(keep) => {
+            let nqn = keep.subsystem.as_str().to_owned();
+            state.subsystems.get(&nqn)?;
+            let before = state.sanitizes.insert(nqn.clone(), sanitize::record_of(keep.record));
+            Some(Before::Sanitize(nqn, before))
+        }
+    }
+}
+
 /// The state with all that is asked, for the job that writes it. What the catalog has no room for is refused. Nothing, if nothing is to be
 /// written, or something was a short while ago ([`crate::reservation_queue`]).
 pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<State> {
@@ -43,19 +82,14 @@ pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<S
     let mut next = base.clone();
     let mut refused = Vec::new();
     for (from, keep) in std::mem::take(&mut here.placement.reservations.waiting) {
-        let before = match &keep.record {
-            Some(record) => next.reservations.insert(keep.namespace.0, record_of(record)),
-            None => next.reservations.remove(&keep.namespace.0),
-        };
-        if has_room_for_hosts(&here.registry.catalog, base, &next) {
+        let undo = put(&mut next, &keep);
+        let is_known = undo.is_some();
+        if is_known && has_room_for_hosts(&here.registry.catalog, base, &next) {
             here.placement.reservations.written.push((from, keep.kept()));
             continue;
         }
-        match before {
-            Some(record) => drop(next.reservations.insert(keep.namespace.0, record)),
-            None => drop(next.reservations.remove(&keep.namespace.0)),
-        }
-        refused.push((from, KeptReservation { is_kept: false, ..keep.kept() }));
+        undo.into_iter().for_each(|before| before.put_back(&mut next));
+        refused.push((from, keep.kept().with(false)));
     }
     answer(here, refused, now);
     if here.registry.state == next {
@@ -71,11 +105,11 @@ pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<S
 pub(crate) fn written<M: Divide>(here: &mut Owners<M>, is_kept: bool, now: Time) {
     mark!("shard: reservations written into the catalog");
     let written = std::mem::take(&mut here.placement.reservations.written);
-    let answers = written.into_iter().map(|(from, kept)| (from, KeptReservation { is_kept, ..kept }));
+    let answers = written.into_iter().map(|(from, kept)| (from, kept.with(is_kept)));
     answer(here, answers.collect(), now);
 }
 
-fn answer<M: Divide>(here: &mut Owners<M>, answers: Vec<(ShardIndex, KeptReservation)>, now: Time) {
+fn answer<M: Divide>(here: &mut Owners<M>, answers: Vec<(ShardIndex, Kept)>, now: Time) {
     for (to, kept) in answers {
         if to == here.placement.index {
             here.plane.nvme.handle(target::Event::Kept(kept), now);

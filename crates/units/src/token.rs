@@ -9,7 +9,7 @@
 //! | [`media`] | rooms of a shard, the medium | pool, or catalog | of the pool: check, log of block states, or the place of an operation |
 //! | [`space`] | a store, its vSSD | - | bits 63..56 say who in the store; the rest is his |
 //! | [`volume`] | namespaces and the administration, a store | the administration | [`stamped`] tokens of namespaces |
-//! | [`command`] | doors, namespaces | a controller that shuts down | connection and slot of the NVMe target |
+//! | [`command`] | doors, namespaces | a controller that shuts down, a sanitize operation | connection and slot of the NVMe target |
 
 /// Bits that say whose a token is. [`stamped`] tokens leave them clear.
 pub const OWNER_BITS: u64 = 0xf << 60;
@@ -73,6 +73,8 @@ pub mod volume {
 pub mod command {
     /// No host asked: it is a flush that the shutdown of a controller waits for.
     pub const SHUTDOWN: u64 = 1 << 62;
+    /// No host asked: a sanitize operation goes on. The subsystem stands where the connection does.
+    pub const SANITIZE: u64 = 1 << 61;
     /// Bits of the slot in its queue; the connection stands above.
     pub const SLOT_BITS: u32 = 16;
 }
@@ -81,6 +83,8 @@ pub mod command {
 pub mod source {
     /// The source is no connection of the NVMe target.
     pub const DOOR: u32 = 1 << 31;
+    /// The source is a sanitize operation of the NVMe target, by its subsystem.
+    pub const SANITIZE: u32 = 1 << 30;
 }
 
 // I-U4: owners in one space have different bits, and no bit of a stamped token or of another field.
@@ -91,7 +95,9 @@ const _: () = {
     assert!(command::SHUTDOWN & OWNER_BITS == command::SHUTDOWN);
     assert!(stamped(u32::MAX, STAMP_MAX) & OWNER_BITS == 0);
     // A connection has 32 bits.
-    assert!((u32::MAX as u64) << command::SLOT_BITS & command::SHUTDOWN == 0);
+    assert!((u32::MAX as u64) << command::SLOT_BITS & (command::SHUTDOWN | command::SANITIZE) == 0);
+    assert!(command::SANITIZE & OWNER_BITS == command::SANITIZE && command::SANITIZE != command::SHUTDOWN);
+    assert!(source::DOOR != source::SANITIZE);
     assert!((space::OPENING_DATA | space::OPENING_AGAIN) & space::KIND_MASK == 0);
     assert!(space::ANCHOR & space::KIND_MASK == space::ANCHOR && space::ANCHOR < space::USER);
 };

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::config::{NamespaceConfig, SubsystemConfig};
 use crate::placement::{self, ENDURANCE_GROUP};
+use crate::sanitize;
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::feature::EVENT_ACCESS_CHANGE;
@@ -22,6 +23,9 @@ use diecut_nvme::identify::{
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3, RESCAP_PERSIST};
+use diecut_nvme::sanitize::{
+    SANICAP_BLOCK_ERASE, SANICAP_NO_DEALLOCATE_INHIBITED, SANICAP_NOT_MODIFIED_AFTERWARDS,
+};
 use diecut_nvme::zns::{CSI_ZONED, EVENT_ZONE_DESCRIPTOR_CHANGED};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use zerocopy::IntoBytes;
@@ -282,6 +286,11 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
             page.ctratt = (page.ctratt.get() | CTRATT_ENDURANCE_GROUPS | CTRATT_DATA_PLACEMENT).into();
             page.oacs = (page.oacs.get() | OACS_DIRECTIVES).into();
             page.endgidmax = ENDURANCE_GROUP.into();
+        }
+        if sanitize::is_offered(subsystem) {
+            page.sanicap =
+                (SANICAP_BLOCK_ERASE | SANICAP_NO_DEALLOCATE_INHIBITED | SANICAP_NOT_MODIFIED_AFTERWARDS)
+                    .into();
         }
         page.cmic |= CMIC_ANA;
         page.anatt = ANA_TRANSITION_SECONDS;

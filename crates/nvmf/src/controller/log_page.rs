@@ -5,13 +5,14 @@ use super::{Answer, Association, Notice, Surroundings, chunks, feature};
 use crate::config::Health;
 use crate::discovery;
 use crate::placement;
+use crate::sanitize;
 use crate::subsystems::Traffic;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::CSI_NVM;
 use diecut_nvme::log_page::{
     ANA_GROUPS_ONLY, AnaGroup, AnaHeader, CHANGED_NAMESPACES_LENGTH, CommandEffects,
-    EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED,
-    FeatureEffects, FirmwareSlots, SmartLog, lid,
+    EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SCOPE_SUBSYSTEM,
+    EFFECT_SUPPORTED, FeatureEffects, FirmwareSlots, SmartLog, lid,
 };
 use diecut_nvme::ocp;
 use diecut_nvme::opcode::{self, admin, io};
@@ -43,15 +44,7 @@ pub(crate) fn log_page(
                 around.all_subsystems.generation,
             )
         }
-        (lid::SUPPORTED_PAGES, discovery) => {
-            let mut page = vec![0; 1024];
-            let placed = if has_placement(around) { PLACEMENT_PAGES } else { &[] };
-            for &id in if discovery { DISCOVERY_PAGES } else { PAGES }.iter().chain(placed) {
-                page[usize::from(id) * 4] = 1; // LSUPP
-            }
-            page[usize::from(zns::LID_CHANGED_ZONES) * 4] = has_zones(around).into();
-            page
-        }
+        (lid::SUPPORTED_PAGES, _) => supported_pages(association, around),
         (lid::FEATURE_EFFECTS, false) => feature::effects(around).as_bytes().to_vec(),
         // No command of the management interface is there.
         (lid::MANAGEMENT_EFFECTS, false) => FeatureEffects::default().as_bytes().to_vec(),
@@ -70,6 +63,9 @@ pub(crate) fn log_page(
         (lid::ASYMMETRIC_NAMESPACE_ACCESS, false) => access(&log, &mut association.path, around),
         (lid::RESERVATION, false) => {
             association.events.reservations.read(log.retain_event).as_bytes().to_vec()
+        }
+        (lid::SANITIZE_STATUS, false) if has_sanitize(association, around) => {
+            sanitize_status(association, log.retain_event, around)
         }
         (zns::LID_CHANGED_ZONES, false) if has_zones(around) => {
             match changed_zones(association, &log, entry.nsid.get(), around) {
@@ -137,6 +133,33 @@ const PAGES: &[u8] = &[
     ocp::lid::TELEMETRY_STRINGS,
     ocp::lid::LATENCY_DEBUG,
 ];
+
+/// Which pages there are.
+fn supported_pages(association: &Association, around: &Surroundings<'_>) -> Vec<u8> {
+    let mut page = vec![0; 1024];
+    let pages = if association.is_discovery() { DISCOVERY_PAGES } else { PAGES };
+    let placed = if has_placement(around) { PLACEMENT_PAGES } else { &[] };
+    for &id in pages.iter().chain(placed) {
+        page[usize::from(id) * 4] = 1; // LSUPP
+    }
+    page[usize::from(zns::LID_CHANGED_ZONES) * 4] = has_zones(around).into();
+    page[usize::from(lid::SANITIZE_STATUS) * 4] = has_sanitize(association, around).into();
+    page
+}
+
+/// Whether Sanitize is offered, or there was one.
+fn has_sanitize(association: &Association, around: &Surroundings<'_>) -> bool {
+    let is_known = |index: u32| around.all_subsystems.get(index).sanitizing.is_known();
+    around.subsystem.is_some_and(sanitize::is_offered) || association.subsystem.is_some_and(is_known)
+}
+
+fn sanitize_status(association: &mut Association, retain_event: bool, around: &Surroundings<'_>) -> Vec<u8> {
+    if !retain_event {
+        association.events.sanitize = Notice::Quiet;
+    }
+    let index = association.subsystem.expect("I-T15: who reads of a sanitize operation has a subsystem");
+    around.all_subsystems.get(index).sanitizing.page().as_bytes().to_vec()
+}
 
 fn has_zones(around: &Surroundings<'_>) -> bool {
     let mut namespaces = around.subsystem.into_iter().flat_map(|subsystem| subsystem.namespaces.values());
@@ -264,6 +287,10 @@ fn effects(command_set: u8, around: &Surroundings<'_>) -> CommandEffects {
         }
         effects.io[usize::from(zns::opcode::ZONE_MANAGEMENT_RECEIVE)] =
             (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
+    }
+    if around.subsystem.is_some_and(sanitize::is_offered) {
+        effects.admin[usize::from(admin::SANITIZE)] =
+            (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_SUBSYSTEM).into();
     }
     chunks::tell_commands(command_set, around, &mut effects);
     effects

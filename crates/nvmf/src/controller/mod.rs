@@ -5,6 +5,7 @@ mod chunks;
 mod feature;
 mod identify;
 mod log_page;
+mod notice;
 mod reservation_log;
 mod warning;
 mod zone_log;
@@ -25,6 +26,7 @@ use diecut_units::{Span, Time, mark, mutant};
 pub(crate) use feature::monitor_bytes;
 pub(crate) use identify::NSID_MAX;
 pub(crate) use log_page::smart_of;
+pub(crate) use notice::Notice;
 use reservation_log::ReservationLog;
 use std::collections::VecDeque;
 pub(crate) use warning::{TemperatureRange, Warnings};
@@ -130,6 +132,8 @@ pub(crate) struct Events {
     pub(crate) warnings: Warnings,
     pub(crate) reservations: ReservationLog,
     pub(crate) zones: ZoneLog,
+    /// Of the end of a sanitize operation.
+    pub(crate) sanitize: Notice,
     /// NSIDs that changed since the host read the list.
     pub(crate) changed_namespaces: Vec<u32>,
 }
@@ -139,17 +143,6 @@ pub(crate) struct Events {
 pub(crate) struct ErrorLog {
     pub(crate) entries: VecDeque<ErrorEntry>,
     pub(crate) count: u64,
-}
-
-/// One kind of event: it is told once, then masked until the host reads its log page (Base 2.0 section 5.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Notice {
-    #[default]
-    Quiet,
-    /// To be told with the next request.
-    Pending,
-    /// Told; the page was not read yet.
-    Masked,
 }
 
 /// What a controller needs to see of the rest to serve its admin queue.
@@ -320,6 +313,7 @@ impl Association {
             self.events.warnings = Warnings::default();
             self.events.reservations.reset();
             self.events.zones = ZoneLog::default();
+            self.events.sanitize = Notice::Quiet;
             self.path.reset();
             // What no feature saves is as it was before (Base 2.0 section 5.27).
             self.settings = Settings::default();
@@ -375,9 +369,11 @@ impl Association {
             }
             // The one that there is has no data.
             opcode::DIRECTIVE_SEND => Ok(Plan::default()),
-            opcode::KEEP_ALIVE | opcode::ABORT | opcode::ASYNCHRONOUS_EVENT_REQUEST | opcode::FORMAT_NVM => {
-                Ok(Plan::default())
-            }
+            opcode::KEEP_ALIVE
+            | opcode::ABORT
+            | opcode::ASYNCHRONOUS_EVENT_REQUEST
+            | opcode::FORMAT_NVM
+            | opcode::SANITIZE => Ok(Plan::default()),
             _ => Err(Status::INVALID_OPCODE.do_not_retry()),
         }
     }
@@ -405,13 +401,14 @@ impl Association {
     }
 
     fn next_event_of_subsystem(&mut self) -> Option<AsynchronousEvent> {
-        if self.events.namespaces == Notice::Pending {
-            self.events.namespaces = Notice::Masked;
+        if self.events.namespaces.is_to_be_told() {
             return Some(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED);
         }
-        if self.events.discovery == Notice::Pending {
-            self.events.discovery = Notice::Masked;
+        if self.events.discovery.is_to_be_told() {
             return Some(AsynchronousEvent::DISCOVERY_LOG_CHANGED);
+        }
+        if self.events.sanitize.is_to_be_told() {
+            return Some(AsynchronousEvent::SANITIZE_COMPLETED);
         }
         let event = self.path.next_event().or_else(|| self.events.warnings.next_event());
         event.or_else(|| self.events.reservations.next_event())
@@ -436,6 +433,13 @@ impl Association {
                 }
             }
             self.events.namespaces = Notice::Pending;
+        }
+    }
+
+    /// A sanitize operation of its subsystem is over.
+    pub(crate) fn sanitized(&mut self) {
+        if !mutant!("nvmf: the end of a sanitize is not told") {
+            self.events.sanitize = Notice::Pending;
         }
     }
 

@@ -98,7 +98,9 @@ pub struct World {
     pub records: BTreeMap<NamespaceId, Option<diecut_nvmf::ReservationRecord>>,
     /// Reservations are not kept yet.
     pub hold_records: bool,
-    pub records_held: Vec<diecut_nvmf::KeepReservation>,
+    pub records_held: Vec<diecut_nvmf::Keep>,
+    /// What was kept of sanitize operations.
+    pub sanitizes: BTreeMap<String, diecut_nvmf::SanitizeRecord>,
 }
 
 pub fn subsystem() -> SubsystemConfig {
@@ -146,6 +148,7 @@ impl World {
             records: BTreeMap::new(),
             hold_records: false,
             records_held: Vec::new(),
+            sanitizes: BTreeMap::new(),
         };
         let mut actions = Vec::new();
         world.target.set_subsystem(subsystem(), world.now, &mut actions);
@@ -188,7 +191,12 @@ impl World {
                 Action::Keep(keep) if self.hold_records => self.records_held.push(*keep),
                 Action::Keep(keep) => {
                     self.handle(Event::Kept(keep.kept()));
-                    self.records.insert(keep.namespace, keep.record);
+                    match *keep {
+                        Keep::Reservation(keep) => drop(self.records.insert(keep.namespace, keep.record)),
+                        Keep::Sanitize(keep) => {
+                            _ = self.sanitizes.insert(keep.subsystem.as_str().to_owned(), keep.record);
+                        }
+                    }
                 }
                 Action::Ask(question) if self.keep_questions => self.questions.push(*question),
                 Action::Ask(question) => {

@@ -2,6 +2,7 @@
 
 use super::{Fields, Plan, derived_id, differs, lacks, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, NamespaceSpec, PathSpec, SubsystemSpec};
+use crate::sanitize;
 use crate::step::Step;
 use diecut_catalog::State;
 use diecut_nvme::QualifiedName;
@@ -61,6 +62,7 @@ pub(super) fn delete(state: &State, nqn: &str, plan: &mut Plan) -> Result<(), Co
     if plan.next.subsystems.remove(nqn).is_none() {
         return missing("subsystem", nqn);
     }
+    sanitize::is_over(state, nqn)?;
     plan.steps = vec![Step::Persist, remove(state, nqn)];
     Ok(())
 }
@@ -110,6 +112,7 @@ pub(super) fn attach(
     plan: &mut Plan,
 ) -> Result<(), ControlError> {
     check_namespace(state, nqn, None, nsid, volume)?;
+    sanitize::is_over(state, nqn)?;
     edit(plan, nqn, |record| match record.volume(nsid) {
         Some(shown) if shown == volume => Ok(()),
         Some(shown) => refuse(
@@ -141,7 +144,8 @@ fn has_one_group(state: &State, record: &SubsystemSpec) -> Result<(), ControlErr
     refuse(ControlErrorKind::Invalid, message)
 }
 
-pub(super) fn detach(nqn: &str, nsid: u32, plan: &mut Plan) -> Result<(), ControlError> {
+pub(super) fn detach(state: &State, nqn: &str, nsid: u32, plan: &mut Plan) -> Result<(), ControlError> {
+    sanitize::is_over(state, nqn)?;
     edit(plan, nqn, |record| {
         let before = record.namespaces.len();
         record.namespaces.retain(|one| one.nsid != nsid);

@@ -7,6 +7,7 @@ use crate::owners::Owners;
 use crate::panics::PanicRecord;
 use crate::registry::qualified;
 use crate::reservations;
+use crate::sanitize;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvme::log_page::AnaState;
@@ -31,6 +32,7 @@ pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: T
     if let Some(config) = subsystem_config(here, nqn) {
         here.plane.nvme.target.set_subsystem(config, now, &mut here.plane.nvme.actions);
         reservations::restore(here, nqn);
+        sanitize::restore(here, nqn, now);
         health::tell(here, nqn);
         tell_panics(here, nqn);
     }

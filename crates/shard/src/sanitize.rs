@@ -1,0 +1,50 @@
+//! Sanitize operations of subsystems, which go on over restarts: how the catalog has them, and what administrators may not do meanwhile.
+
+use crate::control::{ControlError, ControlErrorKind};
+use crate::owners::Owners;
+use crate::registry::qualified;
+use diecut_catalog::{SanitizeRecord, SanitizeState, State};
+use diecut_media::Divide;
+use diecut_nvmf as target;
+use diecut_units::Time;
+
+/// As the catalog has it.
+pub(crate) fn record_of(record: target::SanitizeRecord) -> SanitizeRecord {
+    let state = match record.state {
+        target::SanitizeState::InProgress => SanitizeState::InProgress,
+        target::SanitizeState::Completed => SanitizeState::Completed,
+        target::SanitizeState::Failed => SanitizeState::Failed,
+        target::SanitizeState::FailureLeft => SanitizeState::FailureLeft,
+    };
+    SanitizeRecord { state, cdw10: record.cdw10 }
+}
+
+fn of_record(record: SanitizeRecord) -> target::SanitizeRecord {
+    let state = match record.state {
+        SanitizeState::InProgress => target::SanitizeState::InProgress,
+        SanitizeState::Completed => target::SanitizeState::Completed,
+        SanitizeState::Failed => target::SanitizeState::Failed,
+        SanitizeState::FailureLeft => target::SanitizeState::FailureLeft,
+    };
+    target::SanitizeRecord { state, cdw10: record.cdw10 }
+}
+
+/// Tells the target what outlived a power loss, or a fence, of the sanitize operation of a subsystem: one that was not over goes on.
+pub(crate) fn restore<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
+    let Some(record) = here.registry.state.sanitizes.get(nqn) else { return };
+    let nvme = &mut here.plane.nvme;
+    target::restore_sanitize(&mut nvme.target, &qualified(nqn), of_record(*record), now, &mut nvme.actions);
+}
+
+/// Refuses to change the namespaces of a subsystem, or to take it away, while it is sanitized: what would be taken away might not be erased.
+pub(crate) fn is_over(state: &State, nqn: &str) -> Result<(), ControlError> {
+    let goes_on = |record: &&SanitizeRecord| record.state == SanitizeState::InProgress;
+    if state.sanitizes.get(nqn).filter(goes_on).is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "subsystem {nqn} is being sanitized: a host asked for all of its data to be erased; wait until that is over (`nvme sanitize-log` \
+         on a host tells how far it is)"
+    );
+    Err(ControlError { kind: ControlErrorKind::InUse, message })
+}
