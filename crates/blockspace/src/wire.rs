@@ -223,6 +223,7 @@ impl From<&SpaceError> for Status {
             SpaceError::ReadOnly => Status::ReadOnly,
             SpaceError::NoRoom => Status::NoRoom,
             SpaceError::PowerLost => Status::PowerLost,
+            SpaceError::NotErased { .. } => unreachable!("no entry asks for an erase of what was freed"),
         }
     }
 }

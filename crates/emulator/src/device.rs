@@ -32,6 +32,8 @@ pub struct Device {
     /// Erases submitted without pacing whose blocks have not the room yet that they were promised.
     pub(crate) roomless: Vec<u32>,
     pub(crate) seed: u64,
+    /// What may be forgotten is kept.
+    pub(crate) keeps_discarded: bool,
 }
 
 impl Device {
@@ -174,6 +176,7 @@ impl Device {
             owned: vec![true; usize::from(geometry.channels)],
             profile,
             seed: options.seed,
+            keeps_discarded: false,
         };
         device.arm_cut();
         Ok(device)
@@ -623,6 +626,9 @@ impl Media for Device {
     }
 
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
+        if self.keeps_discarded {
+            return;
+        }
         if self.powered {
             self.now = self.now.max(now);
             self.run(self.now);

@@ -18,6 +18,7 @@ impl Divide for Device {
             owned: vec![false; self.owned.len()],
             profile: self.profile.clone(),
             seed: self.seed,
+            keeps_discarded: self.keeps_discarded,
         };
         part.arm_cut();
         part

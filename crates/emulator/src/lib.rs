@@ -32,6 +32,7 @@ mod mapping;
 mod nand;
 mod options;
 mod profile;
+mod raw;
 mod rooms;
 mod rot;
 mod statistics;

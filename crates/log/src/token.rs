@@ -13,6 +13,8 @@ pub(crate) const TOKEN_COPY: u64 = space::COPY;
 pub const TOKEN_NOBODY: u64 = space::NOBODY;
 /// A program of an anchor.
 pub(crate) const TOKEN_ANCHOR: u64 = space::ANCHOR;
+/// What was freed is erased.
+pub(crate) const TOKEN_PURGE: u64 = space::PURGE;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = space::USER;
 

@@ -51,6 +51,7 @@ pub(crate) fn translate(error: &ChunkError) -> NamespaceError {
         ChunkError::Unrecovered { lba } => NamespaceError::Unrecovered { lba: *lba },
         ChunkError::NoRoom { reason } => NamespaceError::NoRoom { reason },
         ChunkError::ReadOnly { reason } => NamespaceError::ReadOnly { reason },
+        ChunkError::NotErased { reason } => NamespaceError::NotErased { reason },
         ChunkError::Gone => NamespaceError::NotReady,
     }
 }

@@ -108,7 +108,8 @@ pub enum NamespaceOperation {
     /// Erases what is no longer there for hosts: nothing of the vSSD below that was deallocated, overwritten or zeroed, in this namespace
     /// or in others on the same vSSD, before this began can be found on flash or in protected memory any more when it is answered. What
     /// is there for hosts stays as it is. May take long; several at once are each answered. A kind that cannot do it answers
-    /// [`NamespaceError::InvalidField`]; a medium that cannot go on [`NamespaceError::ReadOnly`] or [`NamespaceError::NotReady`].
+    /// [`NamespaceError::InvalidField`]; a medium that cannot go on [`NamespaceError::ReadOnly`], [`NamespaceError::NoRoom`] or
+    /// [`NamespaceError::NotReady`]; one on which something stays that cannot be erased [`NamespaceError::NotErased`].
     Purge,
     /// What only namespaces with zones can do.
     Zone(ZoneRequest),
@@ -263,6 +264,12 @@ pub enum NamespaceError {
     /// The namespace takes no more writes.
     #[error("read-only: {reason}")]
     ReadOnly {
+        /// Why.
+        reason: &'static str,
+    },
+    /// Something that is not needed any more could not be erased, and can still be found.
+    #[error("not all was erased: {reason}")]
+    NotErased {
         /// Why.
         reason: &'static str,
     },

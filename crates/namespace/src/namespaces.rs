@@ -354,6 +354,7 @@ fn translate(error: VolumeError) -> NamespaceError {
         VolumeError::Full => NamespaceError::CapacityExceeded,
         VolumeError::ReadOnly { reason } => NamespaceError::ReadOnly { reason },
         VolumeError::NoRoom { reason } => NamespaceError::NoRoom { reason },
+        VolumeError::NotErased { reason } => NamespaceError::NotErased { reason },
         VolumeError::Gone => NamespaceError::NotReady,
     }
 }

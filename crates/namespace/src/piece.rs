@@ -83,7 +83,7 @@ pub(crate) fn is_one_piece(operation: &VolumeOperation, whole_writes: bool) -> b
         | VolumeOperation::WriteUncorrectable { iu_count, .. }
         | VolumeOperation::WriteZeroes { iu_count, .. } => *iu_count <= MAP_PIECE_LBAS,
         VolumeOperation::Copy(copy) => copy::is_one_piece(copy, whole_writes),
-        VolumeOperation::Flush => true,
+        VolumeOperation::Flush | VolumeOperation::Purge => true,
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn cut(
         }
         VolumeOperation::WriteUncorrectable { first_iu, iu_count } => cut_lost(first_iu, iu_count),
         VolumeOperation::Copy(copy) => copy::cut(*copy),
-        VolumeOperation::Flush => (operation, None),
+        VolumeOperation::Flush | VolumeOperation::Purge => (operation, None),
     }
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn translate(error: &ZoneError) -> NamespaceError {
         ZoneError::Unrecovered { iu } => NamespaceError::Unrecovered { lba: *iu },
         ZoneError::NoRoom { reason } => NamespaceError::NoRoom { reason },
         ZoneError::ReadOnly { reason } => NamespaceError::ReadOnly { reason },
+        ZoneError::NotErased { reason } => NamespaceError::NotErased { reason },
         ZoneError::Gone => NamespaceError::NotReady,
     }
 }

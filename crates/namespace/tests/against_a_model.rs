@@ -72,7 +72,7 @@ impl FakeVolume {
                 self.content[copy.first_iu as usize..][..content.len()].copy_from_slice(&content);
             }
             VolumeOperation::WriteUncorrectable { .. } => unreachable!("not asked for"),
-            VolumeOperation::Flush => {}
+            VolumeOperation::Flush | VolumeOperation::Purge => {}
         }
         self.answers.push(answer);
     }

@@ -23,19 +23,48 @@ pub(crate) fn ask(
     let slot = &mut queue.slots[usize::from(slot_index)];
     slot.enter(SlotState::Submitted);
     queue.submitted += 1;
+    let index = connection.subsystem.expect("whose command names a namespace has a subsystem");
+    let shared = &mut *session.shared;
+    shared.subsystems.get_mut(index).traffic.busy.begin(shared.now);
+    give(session, connection, slot_index, namespace, operation);
+}
+
+/// Gives a namespace the second part of what it has to do for a command; as [`ask`], which gave it the first one.
+///
+/// # Panics
+/// As [`ask`].
+pub(crate) fn ask_again(
+    session: &mut Session<'_>,
+    connection: &mut Connection,
+    slot_index: SlotIndex,
+    namespace: NamespaceId,
+    operation: NamespaceOperation,
+) {
+    let queue = connection.queue.as_ref().expect("I-T11: a live connection has a queue");
+    let state = queue.slots[usize::from(slot_index)].state();
+    assert_eq!(state, SlotState::Submitted, "I-T7: a command has a second part while its namespace has it");
+    give(session, connection, slot_index, namespace, operation);
+}
+
+fn give(
+    session: &mut Session<'_>,
+    connection: &Connection,
+    slot_index: SlotIndex,
+    namespace: NamespaceId,
+    operation: NamespaceOperation,
+) {
+    let queue = connection.queue.as_ref().expect("I-T11: a live connection has a queue");
     let command = NamespaceCommand {
         token: command_token(connection.index, slot_index),
         namespace,
         source: SourceId(connection.index),
-        arrived: slot.arrived,
+        arrived: queue.slots[usize::from(slot_index)].arrived,
         operation,
     };
     let shared = &mut *session.shared;
     let index = connection.subsystem.expect("whose command names a namespace has a subsystem");
-    let subsystem = shared.subsystems.get_mut(index);
-    let mut own = subsystem.config.namespaces.values();
+    let mut own = shared.subsystems.get(index).config.namespaces.values();
     assert!(own.any(|one| one.namespace == namespace), "a command goes to a namespace of its own subsystem");
-    subsystem.traffic.busy.begin(shared.now);
     shared.watch(&command);
     session.actions.push(Action::Submit(command));
 }

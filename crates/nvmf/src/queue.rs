@@ -60,6 +60,8 @@ pub(crate) struct Slot {
     pub(crate) pins: bool,
     /// A data digest was wrong; the command fails when its data are over.
     pub(crate) digest_failed: bool,
+    /// What its namespace has of it is the first part; the second one follows.
+    pub(crate) has_second_part: bool,
 }
 
 impl Slot {
@@ -138,6 +140,7 @@ impl Queue {
                 account_held: 0,
                 pins: false,
                 digest_failed: false,
+                has_second_part: false,
             })
             .collect();
         Queue {
@@ -195,6 +198,7 @@ impl Queue {
         slot.received = 0;
         slot.asked_end = 0;
         slot.digest_failed = false;
+        slot.has_second_part = false;
         Ok(index)
     }
 

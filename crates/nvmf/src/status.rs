@@ -16,9 +16,9 @@ pub(crate) fn status_of(error: &NamespaceError) -> Status {
         NamespaceError::Chunk(refusal) => status_of_chunk(*refusal).do_not_retry(),
         NamespaceError::NoSuchNamespace => Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(),
         NamespaceError::Aborted => Status::ABORT_REQUESTED,
-        // These two may go well the next time: the host decides.
+        // These may go well the next time: the host decides.
         NamespaceError::NotReady => Status::NAMESPACE_NOT_READY,
-        NamespaceError::Internal { .. } => Status::INTERNAL_ERROR,
+        NamespaceError::NotErased { .. } | NamespaceError::Internal { .. } => Status::INTERNAL_ERROR,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_nobody, slot_of};
 use crate::watch::CommandOutline;
-use diecut_namespace::contract::{NamespaceCompletion, SourceId, ZoneOutcome};
+use diecut_namespace::contract::{NamespaceCompletion, NamespaceError, SourceId, ZoneOutcome};
 use diecut_nvme::{QualifiedName, Status};
 use diecut_units::{Time, mark, mutant};
 
@@ -395,6 +395,9 @@ impl Target {
         let queue = connection.queue.as_mut().expect("I-T8: who has commands in namespaces has a queue");
         let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state() == SlotState::Submitted, "I-T8: {:?} is answered once", completion.token);
+        if std::mem::take(&mut slot.has_second_part) && completion.result.is_ok() && !is_closing {
+            return self.go_on_with_second_part(completion, actions);
+        }
         let is_report = matches!(completion.zones, Some(ZoneOutcome::Report(_) | ZoneOutcome::Chunks(_)));
         let is_answer = completion.result.is_ok() && (completion.data.is_some() || is_report);
         let (command_id, code) = (slot.entry.command_id.get(), slot.entry.opcode);
@@ -448,6 +451,19 @@ impl Target {
         }
         if !self.connections.there(index).inbound.backlog.is_empty() {
             self.make_runnable(index);
+        }
+    }
+
+    /// The namespace did the first part of a command.
+    #[cold]
+    fn go_on_with_second_part(&mut self, mut completion: NamespaceCompletion, actions: &mut Vec<Action>) {
+        let (index, slot_index) = (connection_of(completion.token), slot_of(completion.token));
+        let mut connection = self.connections.lend(index);
+        let begun = crate::format::erase(&mut self.session(actions), &mut connection, slot_index);
+        self.connections.put_back(index, connection);
+        if begun.is_err() {
+            completion.result = Err(NamespaceError::NoSuchNamespace);
+            self.complete(completion, actions);
         }
     }
 

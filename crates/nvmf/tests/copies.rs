@@ -2,14 +2,16 @@
 //! in memory.
 
 mod world;
-use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceOperation};
+use diecut_namespace::contract::{
+    COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceCompletion, NamespaceError, NamespaceOperation,
+};
 use diecut_nvme::identify::{
     IdentifyController, IdentifyNamespace, ONCS_COPY, ONCS_WRITE_UNCORRECTABLE, cns,
 };
 use diecut_nvme::io::{Copy, CopyRange};
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
-use diecut_nvmf::ConnectionId;
+use diecut_nvmf::{ConnectionId, SubsystemConfig};
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -103,10 +105,10 @@ fn a_namespace_is_formatted() {
         (1 << 12, 1, Status::INVALID_FORMAT),
         (1 << 4, 1, Status::INVALID_FORMAT),
         (1 << 5, 1, Status::INVALID_FORMAT),
-        (1 << 9, 1, Status::INVALID_FIELD),
         (2 << 9, 1, Status::INVALID_FIELD),
         (7 << 9, 1, Status::INVALID_FIELD),
         (0, NSID_ALL, Status::INVALID_FIELD),
+        (1 << 9, NSID_ALL, Status::INVALID_FIELD),
         (0, 2, Status::INVALID_NAMESPACE_OR_FORMAT),
     ] {
         let status = world.command(admin, format(cdw10, nsid), &[]).status;
@@ -126,6 +128,83 @@ fn a_namespace_is_formatted() {
     assert!(!world.target.is_quiet(&name(SUBSYSTEM)));
     world.release_held();
     assert!(world.target.is_quiet(&name(SUBSYSTEM)));
+}
+
+/// With an erase of user data the namespace has two things to do, one after the other, and the answer is that of the second one. Other
+/// commands go on meanwhile; a host that goes, or a namespace that goes, between the two leaves nothing behind.
+#[test]
+fn a_format_with_an_erase_has_two_parts() {
+    for ends_by in ["success", "failure", "detach", "close"] {
+        let mut world = World::new(24);
+        let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+        let io = world.io(controller, 1, Digests::NONE);
+        world.memory.fill(7);
+        world.hold = true;
+        let id = world.next_id(admin);
+        let entry = SubmissionEntry {
+            opcode: opcode::admin::FORMAT_NVM,
+            flags: 0x40,
+            command_id: id.into(),
+            nsid: 1.into(),
+            cdw10: (1 << 9).into(),
+            sgl: SglDescriptor::transport(0),
+            ..SubmissionEntry::default()
+        };
+        let bytes = world.capsule(admin, entry, &[]);
+        world.send(admin, &bytes);
+        let held = |world: &World| -> Vec<_> {
+            world.held.iter().map(|one| matches!(one.operation, NamespaceOperation::Purge)).collect()
+        };
+        assert_eq!(held(&world), [false], "zeros come first");
+        if ends_by == "close" {
+            world.handle(diecut_nvmf::Event::Closed(admin));
+        }
+        if ends_by == "detach" {
+            let empty = SubsystemConfig { namespaces: Default::default(), ..subsystem() };
+            let mut actions = Vec::new();
+            world.target.set_subsystem(empty, world.now, &mut actions);
+            world.act(actions);
+        }
+        let first = world.held.remove(0);
+        world.execute(first);
+        if ends_by == "close" {
+            assert!(held(&world).is_empty());
+            world.handle(diecut_nvmf::Event::Closed(io));
+            assert!(world.target.is_quiet(&name(SUBSYSTEM)));
+            continue;
+        }
+        if ends_by == "detach" {
+            assert!(held(&world).is_empty());
+            let status = world.reply(admin, id).expect("it is answered").status;
+            assert!(status.same_code(Status::INVALID_NAMESPACE_OR_FORMAT), "{status}");
+            continue;
+        }
+        assert_eq!(held(&world), [true], "then the erase");
+        assert!(world.memory.iter().all(|byte| *byte == 0));
+        world.hold = false;
+        let flush =
+            SubmissionEntry { opcode: opcode::io::FLUSH, nsid: 1.into(), ..SubmissionEntry::default() };
+        assert_eq!(world.command(io, flush, &[]).status, Status::SUCCESS, "others go on");
+        let second = world.held.remove(0);
+        let expected = match ends_by {
+            "failure" => {
+                let result = Err(NamespaceError::NotErased { reason: "for a test" });
+                let answer = NamespaceCompletion::without_data(second.token, result);
+                world.handle(diecut_nvmf::Event::Completed(answer));
+                Status::INTERNAL_ERROR
+            }
+            _ => {
+                world.execute(second);
+                Status::SUCCESS
+            }
+        };
+        let status = world.reply(admin, id).expect("it is answered").status;
+        assert!(status.same_code(expected), "{ends_by}: {status}");
+        for connection in [io, admin] {
+            world.handle(diecut_nvmf::Event::Closed(connection));
+        }
+        assert!(world.target.is_quiet(&name(SUBSYSTEM)));
+    }
 }
 
 #[test]

@@ -87,6 +87,8 @@ pub enum ChunkOperation {
     },
     /// Completes when everything that completed before it survives a power cut: at once.
     Flush,
+    /// Completes when nothing of chunks that were reset before can be found on flash any more.
+    Purge,
     /// Says how chunks are.
     Report {
         /// The first one.
@@ -157,6 +159,12 @@ pub enum ChunkError {
     /// The medium takes no more changes.
     #[error("read-only: {reason}")]
     ReadOnly {
+        /// Why.
+        reason: &'static str,
+    },
+    /// Something that is not needed any more could not be erased, and can still be found.
+    #[error("not all was erased: {reason}")]
+    NotErased {
         /// Why.
         reason: &'static str,
     },

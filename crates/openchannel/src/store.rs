@@ -63,6 +63,8 @@ pub struct ChunkStore {
     is_settling: bool,
     is_gone: bool,
     syncs_under_way: u32,
+    /// Whoever asked that what was freed be erased, and whoever asked for that after the space was.
+    purges: [Vec<ChunkToken>; 2],
     statistics: ChunkStatistics,
 }
 
@@ -87,6 +89,7 @@ impl ChunkStore {
             is_settling: false,
             is_gone: false,
             syncs_under_way: 0,
+            purges: Default::default(),
             statistics: ChunkStatistics::default(),
         };
         if let Some(definition) = definition {
@@ -166,6 +169,7 @@ impl ChunkStore {
             && self.writer.is_done()
             && self.operations.is_empty()
             && self.syncs_under_way == 0
+            && self.purges.iter().all(Vec::is_empty)
     }
 
     /// How a chunk is, if it exists.
@@ -214,6 +218,10 @@ impl ChunkStore {
         let shape = &definition.shape;
         match operation {
             ChunkOperation::Flush => return Ok(Some(ChunkAnswer::Done)),
+            ChunkOperation::Purge => {
+                self.purges[1].push(token);
+                self.begin_purge(space);
+            }
             ChunkOperation::Report { first, count_max } => {
                 let end = first.saturating_add(count_max).min(shape.all_chunks());
                 let chunks = (first..end).filter_map(|index| self.chunk(ChunkIndex(index), space));
@@ -329,6 +337,35 @@ impl ChunkStore {
         None
     }
 
+    /// Resets are answered when their blocks are given back, so the space has all that is to be erased.
+    fn begin_purge(&mut self, space: &mut dyn EraseBlockSpace) {
+        let [under_way, asked] = &mut self.purges;
+        if under_way.is_empty() && !asked.is_empty() {
+            std::mem::swap(under_way, asked);
+            space.erase_freed(Kind::Purge.token(0));
+        }
+    }
+
+    fn purged(
+        &mut self,
+        result: Result<(), SpaceError>,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<ChunkCompletion>,
+    ) {
+        for token in self.purges[0].drain(..) {
+            let result = match result {
+                Ok(()) => Ok(ChunkAnswer::Done),
+                Err(SpaceError::NotErased { .. }) => {
+                    Err(ChunkError::NotErased { reason: "erase blocks that went bad could not be erased" })
+                }
+                Err(SpaceError::PowerLost) => Err(ChunkError::Gone),
+                Err(_) => Err(ChunkError::ReadOnly { reason: "what is erased cannot be written down" }),
+            };
+            completions.push(ChunkCompletion { token, result });
+        }
+        self.begin_purge(space);
+    }
+
     fn sync(&mut self, operation: u32, space: &mut dyn EraseBlockSpace) {
         self.syncs_under_way += 1;
         space.sync(Kind::Sync.token(operation));
@@ -353,6 +390,7 @@ impl ChunkStore {
                 self.is_settling = false;
                 self.take_early(space, completions);
             }
+            Kind::Purge => self.purged(completion.result, space, completions),
             Kind::Sync => {
                 self.syncs_under_way -= 1;
                 if place == SWEEP {
@@ -419,8 +457,11 @@ impl ChunkStore {
         if !self.is_gone {
             self.go_on_deleting(space);
         } else {
-            let deletes = self.deletes.take();
-            completions.extend(deletes.map(|token| ChunkCompletion { token, result: Err(ChunkError::Gone) }));
+            let deletes = self.deletes.take().into_iter();
+            let purges = self.purges.iter_mut().flat_map(|purge| purge.drain(..));
+            completions.extend(
+                deletes.chain(purges).map(|token| ChunkCompletion { token, result: Err(ChunkError::Gone) }),
+            );
             let early = self.early.drain(..);
             completions.extend(
                 early.map(|command| ChunkCompletion { token: command.token, result: Err(ChunkError::Gone) }),

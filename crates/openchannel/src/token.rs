@@ -12,9 +12,10 @@ pub(crate) enum Kind {
     Read = 2,
     Sync = 3,
     Opening = 4,
+    Purge = 5,
 }
 
-const KINDS: [Kind; 4] = [Kind::Program, Kind::Read, Kind::Sync, Kind::Opening];
+const KINDS: [Kind; 5] = [Kind::Program, Kind::Read, Kind::Sync, Kind::Opening, Kind::Purge];
 
 impl Kind {
     /// The token of a place.

@@ -54,7 +54,7 @@ impl CostModel {
                 u64::from(*iu_count) * self.read_block_ns
             }
             VolumeOperation::Write { payload, .. } => u64::from(payload.iu_count()) * self.write_block_ns,
-            VolumeOperation::Flush => 0,
+            VolumeOperation::Flush | VolumeOperation::Purge => 0,
             VolumeOperation::Copy(copy) => {
                 u64::from(copy.iu_count()) * (self.read_block_ns + self.write_block_ns)
             }
@@ -235,7 +235,10 @@ impl ModelledCore {
                 ChunkOperation::Copy { to, .. } => {
                     u64::from(to.count()) * (model.read_block_ns + model.write_block_ns)
                 }
-                ChunkOperation::Reset { .. } | ChunkOperation::Flush | ChunkOperation::Report { .. } => 0,
+                ChunkOperation::Reset { .. }
+                | ChunkOperation::Flush
+                | ChunkOperation::Purge
+                | ChunkOperation::Report { .. } => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

@@ -39,6 +39,8 @@ pub struct FakeSpace {
     sequence: u64,
     /// What was asked of it, counted.
     pub operations: u64,
+    /// How often it was asked to erase what was freed.
+    pub erases_freed: u32,
     /// The next program that is carried out fails.
     pub fail_next_append: bool,
     /// The reserve of good blocks is used up.
@@ -78,6 +80,7 @@ impl FakeSpace {
             pending: Vec::new(),
             sequence: 0,
             operations: 0,
+            erases_freed: 0,
             fail_next_append: false,
             read_only: false,
             no_room: false,
@@ -471,6 +474,11 @@ impl EraseBlockSpace for FakeSpace {
     fn sync(&mut self, token: SpaceToken) {
         self.operations += 1;
         self.pending.push(Pending::Sync(token));
+    }
+    fn erase_freed(&mut self, token: SpaceToken) {
+        // What is freed is gone here.
+        self.erases_freed += 1;
+        self.sync(token);
     }
     fn held_blocks(&self) -> Vec<HeldBlock> {
         self.blocks

@@ -226,6 +226,18 @@ impl BufferLoan {
         let this = ManuallyDrop::new(self);
         Ok(BufferMut { slab: this.slab, offset: this.offset, len: this.len })
     }
+    /// The whole, writable again, if `last` is the only lent part.
+    ///
+    /// # Errors
+    /// The loan and the part while others are out.
+    pub fn try_reclaim_from(self, last: Buffer) -> Result<BufferMut, (BufferLoan, Buffer)> {
+        // SAFETY: this loan is a handle, so the slab is alive.
+        if unsafe { self.slab.as_ref() }.references.load(Ordering::Acquire) != 2 {
+            return Err((self, last));
+        }
+        drop(last);
+        Ok(self.reclaim())
+    }
     /// The whole, writable again.
     ///
     /// # Panics

@@ -75,6 +75,14 @@ impl ProtectedMemory {
         }
     }
 
+    /// A copy of all bytes, whoever holds them: for tests that look for what should be gone. Nobody writes meanwhile.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.inner.size_bytes];
+        // SAFETY: the bytes are readable and initialized while `inner` lives, and `copy` is as long and apart from them.
+        unsafe { std::ptr::copy_nonoverlapping(self.inner.bytes.as_ptr(), copy.as_mut_ptr(), copy.len()) };
+        copy
+    }
+
     /// Size in bytes.
     pub fn size_bytes(&self) -> usize {
         self.inner.size_bytes

@@ -51,6 +51,9 @@ pub enum VolumeOperation {
     /// Completes when every write, deallocation and write zeroes that completed before it was submitted
     /// survives a power cut.
     Flush,
+    /// Completes when nothing that was deleted, deallocated or overwritten before it was submitted, in any volume of the store, can be
+    /// found on flash or in protected memory any more. What lives stays as it is.
+    Purge,
     /// The range reads as zeros from now on and needs no space. Ordered like a write, durable like a write.
     Deallocate {
         /// First IU.
@@ -136,6 +139,12 @@ pub enum VolumeError {
     /// The medium has no room at present; what of the command was written is not said. It may go well later.
     #[error("no room: {reason}")]
     NoRoom {
+        /// Why.
+        reason: &'static str,
+    },
+    /// Something that is not needed any more could not be erased, and can still be found.
+    #[error("not all was erased: {reason}")]
+    NotErased {
         /// Why.
         reason: &'static str,
     },

@@ -26,6 +26,7 @@ mod lent;
 mod loss;
 mod map;
 mod opening;
+mod purging;
 mod reads;
 mod rest;
 mod store;

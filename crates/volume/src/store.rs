@@ -15,6 +15,7 @@ use crate::lent::{Lent, LentOver};
 use crate::loss::{AcceptedLoss, Findings};
 use crate::map::Maps;
 use crate::opening::Opening;
+use crate::purging::Purging;
 use crate::reads::{ReadRequest, Reads};
 use crate::rest::{Rest, Seen};
 use crate::waiting::Waiting;
@@ -33,6 +34,7 @@ pub struct Store {
     waiting: Waiting,
     reads: Reads,
     anchoring: Anchoring,
+    purging: Purging,
     findings: Findings,
     accepted: AcceptedLoss,
     rest: Rest,
@@ -73,6 +75,7 @@ impl Store {
             waiting: Waiting::new(),
             reads: Reads::default(),
             anchoring: Anchoring::default(),
+            purging: Purging::default(),
             findings: Findings::default(),
             accepted: AcceptedLoss::default(),
             rest: Rest::default(),
@@ -155,6 +158,7 @@ impl Store {
             && self.reads.are_done()
             && self.changes.is_empty()
             && self.waiting.is_empty()
+            && self.purging.is_empty()
             && !self.log.is_programming()
     }
 
@@ -272,6 +276,7 @@ impl Store {
                 unreachable!("reads were taken before")
             }
             VolumeOperation::Flush => return self.flush(token, completions),
+            VolumeOperation::Purge => return self.purging.push(token),
             VolumeOperation::Copy(copy) => {
                 return self.reads.copies.push(CopyRequest { token, volume, copy });
             }
@@ -402,7 +407,14 @@ impl Store {
         };
         let anchoring_rests =
             self.anchoring.write_due(&asked, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
+        if !self.purging.is_empty() {
+            let is_mending = self.anchoring.is_mending(&self.log);
+            self.purging.begin(is_mending, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
+        }
         let mut log_rests = self.log.work(now, space, &mut self.maps);
+        if !self.purging.is_empty() {
+            self.answer_purges(space, completions);
+        }
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while let Some(stream) = self.changes.next_stream()
             && self.log.read_only().is_none()
@@ -423,6 +435,7 @@ impl Store {
             self.answer_waiting(completions);
         }
         let rests = anchoring_rests
+            && self.purging.is_empty()
             && self.changes.is_empty()
             && self.waiting.is_empty()
             && !self.maps.has_ending()
@@ -433,12 +446,21 @@ impl Store {
         self.rest.step(free_changes.map(|free_changes| Seen { next_sequence, free_changes }));
     }
 
+    /// Answers whoever asked for a purge that is over, and begins the next one at once.
+    #[cold]
+    fn answer_purges(&mut self, space: &mut dyn EraseBlockSpace, completions: &mut Vec<VolumeCompletion>) {
+        let lent = &mut Lent { log: &mut self.log, maps: &mut self.maps, space };
+        self.purging.answer(lent, completions);
+        self.purging.begin(self.anchoring.is_mending(lent.log), lent);
+    }
+
     /// The power is gone: nothing is answered otherwise any more.
     #[cold]
     fn fail_all(&mut self, completions: &mut Vec<VolumeCompletion>) {
         let result = || Err(VolumeError::Gone);
         let copies = self.reads.copies.drain();
-        completions.extend(self.changes.drain().chain(copies).map(|token| VolumeCompletion {
+        let others = copies.into_iter().chain(self.purging.drain());
+        completions.extend(self.changes.drain().chain(others).map(|token| VolumeCompletion {
             token,
             result: result(),
             destination: None,
@@ -488,6 +510,7 @@ impl Store {
             && (self.log.is_unfinished()
                 || self.anchoring.is_mending_unfinished(&self.log, &self.maps) && !self.log.is_gone()
                 || self.maps.has_ending() && !self.log.is_gone()
+                || self.purging.is_due(&self.log) && !self.log.is_gone()
                 || self.reads.copies.can_go_on(self.changes.copied_ius) && !self.log.is_gone())
         {
             return Time::ZERO;

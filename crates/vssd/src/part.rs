@@ -391,6 +391,8 @@ impl Pool {
         for (vssd, sharer) in part.vssds {
             self.core.next_vssd = self.core.next_vssd.max(vssd.id.0 + 1);
             self.core.queues.admit(vssd.id, sharer);
+            self.core.has_purges |= vssd.purge.is_some();
+            self.core.purges_are_due |= vssd.purge.is_some();
             self.core.vssds.insert(vssd.id, vssd);
         }
     }

@@ -98,6 +98,8 @@ impl Pool {
             ready: Vec::new(),
             window_end: Time::ZERO,
             unlooked_erases: 0,
+            has_purges: false,
+            purges_are_due: false,
         };
         Pool { core, wear, system, check: Check::default(), replay: None }
     }
@@ -265,12 +267,18 @@ impl Pool {
 
     /// When [`Pool::work`] has something to do.
     pub fn deadline(&self) -> Time {
+        if self.core.purges_are_due && !self.wear.migration.is_held {
+            return Time::ZERO;
+        }
         self.core.queues.deadline().min(self.wear.wear_deadline(&self.core))
     }
 
     /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
     pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
         self.wear.level_wear(&mut self.core, now, media);
+        if self.core.has_purges && !self.wear.migration.is_held {
+            self.core.go_on_with_purges(media, now);
+        }
         self.core.queues.serve_throttled(media, now);
     }
 
@@ -475,6 +483,7 @@ impl Pool {
     /// Begins no pair of blocks while channels are about to leave, or goes on. Other than a pause nobody sees it.
     pub fn hold_migration(&mut self, held: bool) {
         self.wear.migration.is_held = held;
+        self.core.purges_are_due |= self.core.has_purges;
     }
 
     /// Stops after the pair of blocks under way, or goes on.

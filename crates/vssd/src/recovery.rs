@@ -1,7 +1,7 @@
 //! Opening a pool: block states are taken over as they were, or refused with a reason. What cannot be told apart from
 //! damage is set aside, never handed out.
 
-use crate::blocks::{Block, Fill, QuarantineReason, Use};
+use crate::blocks::{Block, Fill, Left, QuarantineReason, Use};
 use crate::core::Core;
 use crate::owners::resources::{DieUse, UnitPlace};
 use crate::owners::{Unit, VSSD_NUMBERS_MAX, Vssd};
@@ -101,6 +101,10 @@ fn take_block(core: &mut Core, number: u32, table: &StateTable) -> Result<Option
 }
 
 fn list_free(core: &mut Core, number: u32) {
+    if core.blocks[number].erase_count > 0 {
+        // Whose content it holds was not written down.
+        core.blocks[number].left = Left::Anybody;
+    }
     // The process may have died before it could say that the content may go.
     core.blocks.list_free(number, core.states.change());
 }

@@ -192,6 +192,12 @@ pub enum SpaceError {
     /// The medium has no room at present ([`EraseBlockSpace::make_room`]). Nothing is wrong with its blocks; it may have some later.
     #[error("the medium has no room at present: the file system that its content lies on is full")]
     NoRoom,
+    /// Erase blocks that went bad, or that a holder may need at any moment, could not be erased, and keep what they held.
+    #[error("{blocks} erase blocks could not be erased")]
+    NotErased {
+        /// How many.
+        blocks: u32,
+    },
     /// The power is gone.
     #[error("power is lost")]
     PowerLost,
@@ -301,6 +307,12 @@ pub trait EraseBlockSpace {
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError>;
     /// Completes when all allocations and frees before it are durable.
     fn sync(&mut self, token: SpaceToken);
+    /// Erases what blocks still hold that were given back before, wherever that lies; what is held stays. Completes when none of it can be
+    /// found on flash any more, or with [`SpaceError::NotErased`] or [`SpaceError::ReadOnly`]. Everybody else comes first at the dies.
+    ///
+    /// # Panics
+    /// If one is under way.
+    fn erase_freed(&mut self, token: SpaceToken);
     /// All blocks held, for the holder to find its own after a restart; cold path.
     fn held_blocks(&self) -> Vec<HeldBlock>;
 }

@@ -283,6 +283,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             Synced::Done => self.reply(token, Ok(())),
         }
     }
+    fn erase_freed(&mut self, token: SpaceToken) {
+        self.pool.core.begin_purge(self.at, token, self.media, self.now);
+    }
     fn held_blocks(&self) -> Vec<HeldBlock> {
         self.pool.core.held_blocks(self.at).map(|(held, _)| held).collect()
     }

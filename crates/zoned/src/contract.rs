@@ -106,6 +106,9 @@ pub enum ZoneOperation {
     },
     /// Completes when everything that completed before it survives a power cut: at once.
     Flush,
+    /// Completes when nothing of zones that were reset before, or that was written over in random write areas, in any namespace of the
+    /// store, can be found on flash or in protected memory any more.
+    Purge,
     /// Changes the state of one zone, or of all that it concerns. Completes when that survives a power cut as far as the state does.
     Act {
         /// First IU of the zone; `None`: all.
@@ -161,6 +164,12 @@ pub enum ZoneError {
     /// The medium takes no more changes.
     #[error("read-only: {reason}")]
     ReadOnly {
+        /// Why.
+        reason: &'static str,
+    },
+    /// Something that is not needed any more could not be erased, and can still be found.
+    #[error("not all was erased: {reason}")]
+    NotErased {
         /// Why.
         reason: &'static str,
     },

@@ -27,6 +27,7 @@ mod lent;
 mod mark;
 mod opening;
 mod operations;
+mod purging;
 mod reads;
 mod relocation;
 mod retiring;

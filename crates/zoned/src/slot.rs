@@ -17,6 +17,7 @@
 //! An IU is there when its word is. The spare place lets an IU be written again (random write area) without a moment in which neither
 //! content is whole. A word of zeros says that the slot is empty; words of IUs are cleared before it is published.
 
+use diecut_units::mutant;
 use diecut_units::{
     Buffer, BufferLoan, BufferMut, ContentMode, Payload, ProtectedRegion, checksum, checksum_append,
 };
@@ -78,6 +79,8 @@ pub(crate) struct Slot {
     ius: Box<[Iu]>,
     spare: u16,
     iu_bytes: usize,
+    /// Somebody below read it when what does not count was to be cleared.
+    must_wipe: bool,
 }
 
 /// What the word of a slot has as its check.
@@ -106,7 +109,7 @@ impl Slot {
 
     fn new(words: Option<BufferMut>, body: BufferMut, unit_ius: u32, iu_bytes: usize) -> Slot {
         let ius = (0..unit_ius as u16).map(|place| Iu { place, checksum: 0, is_there: false }).collect();
-        Slot { words, body: Body::Open(body), ius, spare: unit_ius as u16, iu_bytes }
+        Slot { words, body: Body::Open(body), ius, spare: unit_ius as u16, iu_bytes, must_wipe: false }
     }
 
     fn field(&self, at: usize) -> u32 {
@@ -140,6 +143,7 @@ impl Slot {
     pub fn start(&mut self, name: SlotName) {
         debug_assert!(matches!(self.body, Body::Open(_)), "I-Z5: a unit begins in a slot that is free");
         self.clear();
+        self.wipe_again();
         self.ius.iter_mut().for_each(|iu| iu.is_there = false);
         if let Some(words) = &mut self.words {
             words[32..].fill(0);
@@ -254,6 +258,51 @@ impl Slot {
             other => other,
         };
         matches!(self.body, Body::Open(_))
+    }
+
+    /// What of it does not count is cleared: at once, or, while somebody below reads it, later ([`Slot::wipe_again`]).
+    pub fn wipe_unused(&mut self) {
+        let is_free = self.word(0) == 0;
+        let was_shared = matches!(self.body, Body::Shared(..));
+        let mut body = match std::mem::replace(&mut self.body, Body::Moving) {
+            Body::Open(body) => body,
+            Body::Shared(loan, whole) => match loan.try_reclaim_from(whole) {
+                Ok(body) => body,
+                Err((loan, whole)) => {
+                    (self.body, self.must_wipe) = (Body::Shared(loan, whole), true);
+                    return;
+                }
+            },
+            Body::Returning(loan) => match loan.try_reclaim() {
+                Ok(body) => body,
+                Err(loan) => {
+                    (self.body, self.must_wipe) = (Body::Returning(loan), true);
+                    return;
+                }
+            },
+            Body::Moving => unreachable!("I-Z5: a slot has its body between calls"),
+        };
+        let used = |place: usize| self.ius.iter().any(|iu| iu.is_there && usize::from(iu.place) == place);
+        for (place, bytes) in body.chunks_exact_mut(self.iu_bytes).enumerate() {
+            if (is_free || !used(place)) && !mutant!("zoned: slots are not cleared") {
+                bytes.fill(0);
+            }
+        }
+        self.must_wipe = false;
+        self.body = if was_shared {
+            let (loan, whole) = body.lend();
+            Body::Shared(loan, whole.freeze())
+        } else {
+            Body::Open(body)
+        };
+    }
+
+    /// Clears it if that is still to be done. Whether nothing is to be done any more.
+    pub fn wipe_again(&mut self) -> bool {
+        if self.must_wipe {
+            self.wipe_unused();
+        }
+        !self.must_wipe
     }
 
     /// What it holds after a restart; takes over which IUs are there.

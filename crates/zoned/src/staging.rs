@@ -88,6 +88,18 @@ impl Staging {
         found
     }
 
+    /// Slots of protected memory are cleared of what does not count, now or as soon as nobody below reads them.
+    pub fn wipe(&mut self) {
+        if self.is_protected {
+            self.slots.iter_mut().for_each(Slot::wipe_unused);
+        }
+    }
+
+    /// Clears those that could not be. Whether none is left.
+    pub fn wipe_again(&mut self) -> bool {
+        self.slots.iter_mut().all(Slot::wipe_again)
+    }
+
     /// A zone begins: it is to be owed so many slots.
     pub fn begin(&mut self, asked: u32) -> Claim {
         self.next_turn += 1;

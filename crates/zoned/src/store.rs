@@ -8,6 +8,7 @@ use crate::journal::{self, Journal};
 use crate::lent::{Facts, Lent, UnderWay};
 use crate::opening::Opening;
 use crate::operations::Operations;
+use crate::purging::Purging;
 use crate::reads::{Copied, ReadLent, Reads, Then};
 use crate::retiring::Retiring;
 use crate::set::{Set, ZoneSetDefinition};
@@ -25,6 +26,8 @@ mod recovered;
 
 /// How long a zone waits that needs room which the file system below does not have. A choice.
 const LOOK_AGAIN: Span = Span::from_millis(100);
+/// How long a purge waits for somebody below who still reads a slot.
+const LOOK_AT_SLOTS: Span = Span::from_millis(1);
 /// Slots in ordinary memory for each unit of the vSSD, where the device has no protected memory.
 const PLAIN_SLOTS_PER_UNIT: u32 = 4;
 /// The place of the sync that is for no zone.
@@ -56,6 +59,7 @@ pub struct ZoneStore {
     copies: Copies,
     pool: BufferPool,
     operations: Operations,
+    purging: Purging,
     retiring: Slab<Retiring>,
     /// Zones that have something to do: place of the set, zone.
     busy: Vec<(u16, u32)>,
@@ -110,6 +114,7 @@ impl ZoneStore {
             copies: Copies::default(),
             pool: BufferPool::new(),
             operations: Operations::default(),
+            purging: Purging::default(),
             retiring: Slab::new(),
             busy: Vec::new(),
             starved: Vec::new(),
@@ -229,6 +234,7 @@ impl ZoneStore {
             && self.retiring.is_empty()
             && !self.is_sweeping
             && !self.journal.is_writing()
+            && self.purging.is_empty()
     }
 
     /// When [`ZoneStore::work`] has something to do though nothing came.
@@ -387,6 +393,7 @@ impl ZoneStore {
                 self.list_starved();
             }
             Kind::Sync => self.synced(place, space),
+            Kind::Purge => self.purging.erased(completion.result, completions),
             Kind::Journal => {
                 self.journal.written(completion.result, space);
                 while let Some((set, number)) = self.finishing.pop() {
@@ -506,6 +513,9 @@ impl ZoneStore {
             self.is_sweeping = true;
             self.under_way.sweeps_begun += 1;
             space.sync(Kind::Sync.token(SWEEP));
+        }
+        if !self.purging.is_empty() && self.purging.go_on(&mut self.staging, space) {
+            self.looks_again = self.looks_again.min(now + LOOK_AT_SLOTS);
         }
         self.journal.write_due(space);
         self.operations.end_due(&self.journal, completions);
@@ -640,6 +650,7 @@ impl ZoneStore {
         self.early.drain(..).for_each(|command| gone(command.token));
         self.copies.take_waiting().for_each(&mut gone);
         self.operations.take_all().into_iter().for_each(&mut gone);
+        self.purging.take_all().for_each(&mut gone);
         let zones = self.sets.iter_mut().flatten().flat_map(|set| set.zones.iter_mut().flatten());
         for zone in zones {
             zone.take_tokens().for_each(&mut gone);

@@ -15,10 +15,19 @@ pub(crate) enum Kind {
     Sync = 5,
     Journal = 6,
     Opening = 7,
+    Purge = 8,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Program, Kind::Read, Kind::CopyRead, Kind::CopyProgram, Kind::Sync, Kind::Journal, Kind::Opening];
+const KINDS: [Kind; 8] = [
+    Kind::Program,
+    Kind::Read,
+    Kind::CopyRead,
+    Kind::CopyProgram,
+    Kind::Sync,
+    Kind::Journal,
+    Kind::Opening,
+    Kind::Purge,
+];
 
 impl Kind {
     /// The token of a place.

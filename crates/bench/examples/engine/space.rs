@@ -362,6 +362,10 @@ impl EraseBlockSpace for CompactSpace {
     fn sync(&mut self, token: SpaceToken) {
         self.done.push_back(SpaceCompletion { token, result: Ok(()), destination: None, oob: None });
     }
+    fn erase_freed(&mut self, token: SpaceToken) {
+        // What is freed is gone here.
+        self.sync(token);
+    }
     fn held_blocks(&self) -> Vec<HeldBlock> {
         let held = self.held.iter().enumerate().filter_map(|(at, held)| Some((at, (*held)?)));
         held.map(|(at, (allocation_sequence, purpose))| HeldBlock {

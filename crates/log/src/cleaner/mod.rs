@@ -8,6 +8,7 @@ mod patience;
 mod victim;
 mod walk;
 
+use crate::purge::Purge;
 use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, SMALL_SEGMENTS};
 use crate::segments::Segments;
 use crate::writer::Writer;
@@ -61,6 +62,7 @@ impl Cleaner {
         &mut self,
         now: Time,
         writer: &mut Writer,
+        purge: &mut Purge,
         space: &mut dyn EraseBlockSpace,
         owner: &mut impl Owner,
     ) {
@@ -76,7 +78,7 @@ impl Cleaner {
             self.read_copies(writer, space);
             self.place_copies(writer, space, owner);
             goes_on = self.finish_victims(writer);
-            self.begin_victim(writer);
+            self.begin_victim(writer, purge);
             let renewed = self.renewed.len();
             self.walk(writer, space, owner);
             self.read_copies(writer, space);
@@ -147,7 +149,7 @@ impl Cleaner {
 
     /// Chooses a victim if room is short, in a group in which nothing is left to walk through: dies of all groups have
     /// something to read.
-    fn begin_victim(&mut self, writer: &mut Writer) {
+    fn begin_victim(&mut self, writer: &mut Writer, purge: &mut Purge) {
         let free_segments = writer.supply.free_segments();
         let count = self.victims.len();
         let walks = writer.segments.walks();
@@ -164,8 +166,8 @@ impl Cleaner {
             return;
         }
         let is_idle = self.victims.is_empty();
-        let enough = writer.segments.paced_segments() + BURST_SEGMENTS;
-        if self.room_ius(writer) >= writer.segments.ius(enough) {
+        let is_short = self.room_ius(writer) < enough_ius(&writer.segments);
+        if !is_short && !purge.is_under_way() {
             if is_idle && free_segments <= reserve {
                 writer.urge();
             }
@@ -176,7 +178,20 @@ impl Cleaner {
             writer.urge();
             return;
         }
-        let Some(segment) = self.choose(&walked, writer) else {
+        let may_purge = free_segments >= reserve;
+        let of_purge = |purge: &mut Purge, is_short: bool| {
+            if may_purge { purge.choose(&walked, is_short, writer) } else { None }
+        };
+        let mut segment = of_purge(purge, is_short);
+        if segment.is_none() && is_short {
+            segment = self.choose(&walked, writer);
+            if segment.is_some() {
+                self.patience.count();
+            } else {
+                segment = of_purge(purge, false);
+            }
+        }
+        let Some(segment) = segment else {
             if is_idle {
                 writer.urge();
             }
@@ -185,7 +200,6 @@ impl Cleaner {
         let anchored = writer.anchors.held();
         let is_victim = self.victims.iter().any(|other| other.segment == segment);
         assert!(!is_victim, "I-L23: a segment is one victim");
-        self.patience.count();
         let live_at_start = writer.segments.begin_cleaning(segment);
         let is_walked = live_at_start == 0 && writer.segments[segment].last_note < anchored;
         let is_taken = |number: u8| self.victims.iter().any(|other| other.number == number);

@@ -7,10 +7,11 @@ use crate::anchors::Anchors;
 use crate::cleaner::Cleaner;
 use crate::condition::{COUNTERS_USED_UP, NO_GOOD_BLOCKS, NO_ROOM};
 use crate::placement::{Placement, PlacementHandle};
+use crate::purge::{Purge, PurgeError};
 use crate::reserve::{self, DISPLACED_LEAVE};
 use crate::segments::{self, Run, Segments};
 use crate::staging::{self, Staging};
-use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY};
+use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE};
 use crate::writer::Writer;
 use crate::{HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream, StreamKind};
 use diecut_units::token::space::KIND_MASK;
@@ -19,6 +20,9 @@ use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, 
 
 /// How long after it was last called a log that found no room on the medium wants to look again.
 const LOOK_AGAIN: Span = Span::from_secs(1);
+
+/// How long a purge waits for somebody below who still reads a slot.
+const LOOK_AT_SLOTS: Span = Span::from_millis(1);
 
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ pub struct LogConfig {
 pub struct Log {
     writer: Writer,
     cleaner: Cleaner,
+    purge: Purge,
     /// When [`Log::work`] was last called.
     worked_at: Time,
 }
@@ -47,7 +52,7 @@ impl Log {
         let segments = Segments::new(layout, space, staging.user_slot_count());
         let mut writer = Writer::new(segments, staging);
         writer.count_free(space);
-        Log { writer, cleaner: Cleaner::default(), worked_at: Time::ZERO }
+        Log { writer, cleaner: Cleaner::default(), purge: Purge::default(), worked_at: Time::ZERO }
     }
 
     /// The arithmetic.
@@ -206,7 +211,8 @@ impl Log {
     /// Whether [`Log::work`] has more to do without an event.
     pub fn is_unfinished(&self) -> bool {
         let condition = &self.writer.condition;
-        self.cleaner.is_unfinished() && !condition.is_gone() && !condition.keeps_all()
+        let is_unfinished = self.cleaner.is_unfinished() || self.purge.is_unfinished();
+        is_unfinished && !condition.is_gone() && !condition.keeps_all()
     }
 
     /// Whether programs are under way.
@@ -234,7 +240,8 @@ impl Log {
     /// When writers that wait for the cleaner may go on, or the medium, which had no room, is to be asked again: [`Log::work`] is to be
     /// called then, and [`Log::look_for_room`] before.
     pub fn deadline(&self) -> Time {
-        self.writer.pace.deadline().min(self.looks_for_room_at())
+        let purge = if self.purge.looks_again() { self.worked_at + LOOK_AT_SLOTS } else { Time::NEVER };
+        self.writer.pace.deadline().min(self.looks_for_room_at()).min(purge)
     }
 
     /// Nothing else tells that there is room again when nobody writes.
@@ -245,6 +252,29 @@ impl Log {
         } else {
             Time::NEVER
         }
+    }
+
+    /// Begins to let what was appended so far and does not live leave flash and protected memory. [`Log::work`] goes on with it.
+    ///
+    /// # Panics
+    /// If one is under way.
+    pub fn begin_purge(&mut self) {
+        self.purge.begin(&mut self.writer);
+    }
+
+    /// Whether a purge is under way, or was not asked what became of it.
+    pub fn is_purging(&self) -> bool {
+        self.purge.is_under_way()
+    }
+
+    /// Whether a purge was begun since [`Log::work`] was called last, or is over and was not asked what became of it.
+    pub fn is_purge_due(&self) -> bool {
+        self.purge.is_due()
+    }
+
+    /// What became of a purge, once, when it is over.
+    pub fn take_purged(&mut self) -> Option<Result<(), PurgeError>> {
+        self.purge.take_result()
     }
 
     /// Takes no more appends, and changes nothing on the medium: it lost something, so nobody knows what of the rest is still
@@ -265,6 +295,7 @@ impl Log {
     pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) -> bool {
         self.worked_at = now;
         let writer = &mut self.writer;
+        self.purge.end_if_stopped(writer);
         if writer.condition.is_gone()
             || writer.condition.keeps_all() && !mutant!("log: damaged store goes on cleaning")
         {
@@ -272,13 +303,15 @@ impl Log {
         }
         writer.place_displaced(space, owner);
         writer.release(space);
-        self.cleaner.work(now, writer, space, owner);
+        self.cleaner.work(now, writer, &mut self.purge, space, owner);
+        self.purge.work(writer, space);
         let reserve = reserve::reserve_segments(&writer.segments.layout);
         let may_prepare =
             writer.condition.read_only().is_none() && writer.supply.free_segments() > reserve + 1;
         let is_supplied = !may_prepare || writer.supply.prepare(&writer.segments, space);
         writer.push(space);
-        is_supplied && writer.is_at_rest() && self.cleaner.is_at_rest(writer)
+        self.purge.end_step(writer);
+        is_supplied && !self.purge.is_under_way() && writer.is_at_rest() && self.cleaner.is_at_rest(writer)
     }
 
     /// Whether the log waits for this completion itself. If not, it belongs to the log's user ([`crate::is_for_user`]).
@@ -309,6 +342,7 @@ impl Log {
                     writer.segments.look_for_dead();
                 }
             }
+            TOKEN_PURGE => self.purge.erased(completion.result, writer),
             TOKEN_NOBODY => {}
             _ => return Some(completion),
         }

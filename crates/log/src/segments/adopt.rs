@@ -23,6 +23,7 @@ impl Segments {
         segment.enter(SegmentState::Sealed);
         segment.blocks = Blocks::from_slice(blocks);
         (segment.generation, segment.stream) = (generation, stream);
+        segment.first_sequence = 0;
         segment.completed_rows = SmallVec::from_elem(rows, blocks.len());
         self.next_generation = self.next_generation.max(generation.saturating_add(1));
     }
@@ -62,6 +63,7 @@ impl Segments {
         let segment = &mut self[index];
         segment.enter(SegmentState::Sealed);
         segment.is_unreclaimable = false;
+        segment.first_sequence = 0;
         segment.chunks = 1;
         segment.next_unit = units;
         index

@@ -58,6 +58,8 @@ pub(crate) struct Segment {
     /// Notes in it, those that an anchor covers included.
     pub notes: u32,
     pub last_sequence: u64,
+    /// Nothing that was appended before it lies in it.
+    pub first_sequence: u64,
     /// Reads of hosts that are under way in it.
     pub reads: u32,
     /// Chunks in staging that are placed in it.
@@ -80,6 +82,7 @@ impl Segment {
             last_note: 0,
             notes: 0,
             last_sequence: 0,
+            first_sequence: u64::MAX,
             reads: 0,
             chunks: 0,
             free_after: 0,

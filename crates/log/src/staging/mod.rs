@@ -196,6 +196,7 @@ impl Staging {
         assert_eq!(segment.stream, stream, "I-L4: a chunk lies in a segment of its stream");
         assert_eq!(segment.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
         segment.chunks += 1;
+        segment.first_sequence = segment.first_sequence.min(sequence);
         let generation = segment.generation;
         let offset = place.first_unit * segments.layout.unit_ius;
         let checksums = self.slots[slot].take_checksums();
@@ -207,6 +208,18 @@ impl Staging {
     fn occupy(&mut self, slot: usize) {
         let place = self.occupied.binary_search(&slot).expect_err("I-L13: slots hold one chunk");
         self.occupied.insert(place, slot);
+    }
+
+    /// Slots of protected memory are cleared when what they hold now is gone.
+    pub fn wipe_when_free(&mut self) {
+        let slots = if self.is_protected { self.slots_of(StreamKind::User) } else { 0..0 };
+        self.slots[slots].iter_mut().for_each(Slot::wipe_when_free);
+    }
+
+    /// Clears those that are free. Whether none is left.
+    pub fn wipe_free(&mut self) -> bool {
+        let slots = self.slots_of(StreamKind::User);
+        self.slots[slots].iter_mut().all(Slot::wipe_if_free)
     }
 
     /// Makes what writers have open survive the process, in protected memory. Notes come first: what was written to a volume that a
@@ -289,7 +302,7 @@ impl Staging {
         chunk.enter(ChunkState::Programming);
         chunk.pending = chunk.units;
         let (stream, first_unit, units) = (chunk.stream, chunk.first_unit, chunk.units);
-        let head_sum = slot.write_head(&head);
+        let head_sum = slot.write_head(&head, layout.unit_ius);
         for unit in 0..units {
             let member = (first_unit + unit) % layout.width;
             let mark = Mark {
@@ -377,6 +390,7 @@ impl Staging {
         assert_eq!(target.stream, old.stream, "I-L4: a chunk stays in its stream");
         target.chunks += 1;
         target.last_sequence = target.last_sequence.max(old.last_sequence);
+        target.first_sequence = target.first_sequence.min(old.sequence);
         if old.note_count > 0 {
             target.last_note = target.last_note.max(old.last_sequence);
             target.notes += old.note_count;

@@ -24,6 +24,7 @@ use crate::Layout;
 use crate::PlacementHandle;
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
+use diecut_units::mutant;
 use diecut_units::{
     Buffer, BufferLoan, BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum,
     checksum_append,
@@ -146,6 +147,8 @@ pub(crate) struct Slot {
     chunk: Option<Chunk>,
     iu_bytes: usize,
     spare_checksums: Vec<u32>,
+    /// What it held before is to be cleared before it holds anything else.
+    must_wipe: bool,
 }
 
 impl Slot {
@@ -176,6 +179,7 @@ impl Slot {
             chunk: None,
             iu_bytes,
             spare_checksums: Vec::new(),
+            must_wipe: false,
         }
     }
 
@@ -200,9 +204,29 @@ impl Slot {
     /// Takes a chunk that begins at `offset` of a segment of this generation.
     pub fn start(&mut self, chunk: Chunk, generation: u32, offset: u32) {
         self.clear();
+        self.wipe();
         self.name(chunk.stream.handle(), chunk.sequence, chunk.segment, generation, offset);
         self.open_bytes()[..IU_SIZE_BYTES].fill(0);
         self.hold(chunk);
+    }
+
+    /// It is cleared when what it holds now is gone.
+    pub fn wipe_when_free(&mut self) {
+        self.must_wipe = true;
+    }
+
+    /// Clears it if that is to be done and it is free. Whether nothing is to be done any more.
+    pub fn wipe_if_free(&mut self) -> bool {
+        if self.must_wipe && self.is_free() {
+            self.wipe();
+        }
+        !self.must_wipe
+    }
+
+    fn wipe(&mut self) {
+        if std::mem::take(&mut self.must_wipe) && !mutant!("log: slots are not cleared") {
+            self.open_bytes().fill(0);
+        }
     }
 
     /// Takes a chunk whose content is here already.
@@ -295,9 +319,17 @@ impl Slot {
         notes.filter(|(_, words)| words[0] != head::SKIP).collect()
     }
 
-    /// Writes the head, and lends the body to programs. The head's checksum.
-    pub fn write_head(&mut self, head: &Head) -> u32 {
+    /// Writes the head, and lends the body to programs. The head's checksum. Behind the last IU come zeros: what the slot held before does
+    /// not go to flash again.
+    pub fn write_head(&mut self, head: &Head, unit_ius: u32) -> u32 {
+        let chunk = self.chunk();
+        let (used, end) = (chunk.data_count as usize, (chunk.units * unit_ius) as usize - 1);
+        let at = |iu: usize| IU_SIZE_BYTES + iu * self.iu_bytes;
+        let rest = at(used)..at(end);
         let bytes = self.open_bytes();
+        if !mutant!("log: filler is what a slot held before") {
+            bytes[rest].fill(0);
+        }
         head.encode(&mut bytes[..IU_SIZE_BYTES]);
         let head_sum = checksum(&bytes[..IU_SIZE_BYTES]);
         self.share();

@@ -63,13 +63,17 @@ impl Writer {
         u64::from(ius + left_units * layout.unit_ius - heads)
     }
 
-    /// Ends the open segment of a stream of host data: what is written next goes to another one. Whether something was written to it,
+    /// Whether nothing was written to the open segment of a stream.
+    pub fn is_fresh(&self, stream: Stream, segment: u32) -> bool {
+        self.segments[segment].next_unit == 0
+            && self.staging.open_of(stream).is_none_or(|slot| self.staging.slot(slot).chunk().is_empty())
+    }
+
+    /// Ends the open segment of a stream of data: what is written next goes to another one. Whether something was written to it,
     /// and more could have been.
     pub fn end_unit(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
         let Some(segment) = self.segments.open_of(stream) else { return false };
-        let is_fresh = self.segments[segment].next_unit == 0
-            && self.staging.open_of(stream).is_none_or(|slot| self.staging.slot(slot).chunk().is_empty());
-        if is_fresh || self.placing.ends(stream) {
+        if self.is_fresh(stream, segment) || self.placing.ends(stream) {
             return false;
         }
         diecut_units::mark!("log: reclaim unit ended before it was full");
@@ -89,7 +93,7 @@ impl Writer {
             return;
         }
         let mut is_ending = false;
-        for stream in self.segments.layout.streams.of(StreamKind::User) {
+        for stream in self.segments.layout.streams.data() {
             let Some(segment) = self.placing.ending[stream] else { continue };
             if self.ends_now(stream, segment, space) {
                 self.placing.ending[stream] = None;

@@ -31,6 +31,7 @@ impl Backend for Chunks {
                 ChunkOperation::Write { lbas: run(range), data: payload(data) }
             }
             NamespaceOperation::Flush => ChunkOperation::Flush,
+            NamespaceOperation::Purge => ChunkOperation::Purge,
             NamespaceOperation::Chunk(request) => match request {
                 ChunkRequest::Read { lbas, destination } => ChunkOperation::Read { lbas, destination },
                 ChunkRequest::Write { lbas, data } => ChunkOperation::Write { lbas, data: payload(data) },

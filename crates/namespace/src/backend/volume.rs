@@ -1,7 +1,7 @@
 //! A volume of a store: a command goes to it in pieces, the usual one as a whole.
 
 use crate::backend::{Backend, Begun, MapPiece, Scratch, VolumePlace};
-use crate::contract::{LbaRange, NamespaceError, NamespaceOperation};
+use crate::contract::{LbaRange, NamespaceOperation};
 use crate::definition::StoreIndex;
 use crate::pending::{Extra, Rest};
 use crate::piece::{self, Cutting, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS, is_one_piece};
@@ -25,10 +25,6 @@ impl Backend for Volume {
     ) -> Begun {
         match whole_piece(operation, self.cutting) {
             Ok(piece) => Begun::Asks(self.place, piece, None),
-            Err(NamespaceOperation::Purge) => {
-                let error = NamespaceError::InvalidField { what: "volumes cannot be purged" };
-                Begun::Answered(Err(error), None)
-            }
             Err(operation) => match self.first_piece(operation, &mut scratch.pool, map_piece) {
                 Some((piece, extra)) => Begun::Asks(self.place, piece, extra),
                 None => Begun::Answered(Ok(()), None),
@@ -96,9 +92,8 @@ impl Volume {
                 extra.expected = Some(data);
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
-            NamespaceOperation::Purge | NamespaceOperation::Zone(_) | NamespaceOperation::Chunk(_) => {
-                no_zones()
-            }
+            NamespaceOperation::Purge => VolumeOperation::Purge,
+            NamespaceOperation::Zone(_) | NamespaceOperation::Chunk(_) => no_zones(),
             NamespaceOperation::Deallocate { mut ranges } => {
                 piece::merge(&mut ranges);
                 ranges.reverse();

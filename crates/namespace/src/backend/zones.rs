@@ -48,9 +48,8 @@ impl Backend for Zones {
                 let sources = copy.sources.iter().map(range).collect();
                 ZoneOperation::Copy { sources, first_iu: copy.first_lba }
             }
-            NamespaceOperation::WriteUncorrectable { .. }
-            | NamespaceOperation::Purge
-            | NamespaceOperation::Chunk(_) => {
+            NamespaceOperation::Purge => ZoneOperation::Purge,
+            NamespaceOperation::WriteUncorrectable { .. } | NamespaceOperation::Chunk(_) => {
                 let what = "zones take no such command";
                 return Begun::Answered(Err(NamespaceError::InvalidField { what }), None);
             }

@@ -20,7 +20,7 @@ pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: Option<u64>) -
         VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => *iu_count,
         VolumeOperation::Write { .. } if mutant!("shard: writes cost the same whatever their size") => 2,
         VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
-        VolumeOperation::Flush => 0,
+        VolumeOperation::Flush | VolumeOperation::Purge => 0,
         // Read, and written.
         VolumeOperation::Copy(copy) => 3 * copy.iu_count(),
         VolumeOperation::WriteUncorrectable { iu_count, .. } => {
@@ -39,7 +39,10 @@ pub(crate) fn cost_of_zones(operation: &ZoneOperation) -> u32 {
         ZoneOperation::Read { iu_count, .. } | ZoneOperation::Verify { iu_count, .. } => *iu_count,
         ZoneOperation::Write { data, .. } | ZoneOperation::Append { data, .. } => data.iu_count(),
         ZoneOperation::Copy { sources, .. } => sources.iter().map(|source| 2 * source.iu_count).sum(),
-        ZoneOperation::Flush | ZoneOperation::Extend { .. } | ZoneOperation::Commit { .. } => 0,
+        ZoneOperation::Flush
+        | ZoneOperation::Purge
+        | ZoneOperation::Extend { .. }
+        | ZoneOperation::Commit { .. } => 0,
         // All zones may be looked at.
         ZoneOperation::Act { first_iu: None, .. } | ZoneOperation::Report(_) => 16,
         ZoneOperation::Act { .. } => 1,
@@ -53,7 +56,7 @@ pub(crate) fn cost_of_chunks(operation: &ChunkOperation) -> u32 {
         // Read, and written.
         ChunkOperation::Copy { to, .. } => 2 * to.count(),
         ChunkOperation::Reset { lbas } => lbas.count(),
-        ChunkOperation::Flush => 0,
+        ChunkOperation::Flush | ChunkOperation::Purge => 0,
         ChunkOperation::Report { count_max, .. } => count_max / 16,
     }
 }

@@ -1,6 +1,7 @@
 //! One erase block in the hands of a pool: who has it, what can be programmed on it, and whether it moves. Each of the three is a state,
 //! and changes by the methods here, which assert where it changes from.
 
+use super::Left;
 use crate::{IoClass, LogicalBlock, Purpose, VssdId};
 use std::collections::VecDeque;
 
@@ -19,6 +20,8 @@ pub(crate) enum Use {
     Departed,
     /// The copy of a block that moves; free, as far as its state on the medium goes.
     Copy,
+    /// Nobody; it is erased for a purge. Free or retired, as far as its state on the medium goes.
+    Purged { was_retired: bool },
 }
 
 /// What can be programmed on a block that is held, or was.
@@ -60,6 +63,8 @@ pub(crate) struct Block {
     /// Some pages could not be read when it was moved here; their OOB records say which.
     pub lost_pages: bool,
     pub owner: VssdId,
+    /// Whose content it may still hold besides.
+    pub left: Left,
     pub logical: LogicalBlock,
     pub purpose: Purpose,
     pub erase_count: u32,
@@ -82,6 +87,7 @@ impl Block {
             motion: Motion::Still,
             lost_pages: false,
             owner: VssdId(0),
+            left: Left::Nobody,
             logical: LogicalBlock::default(),
             purpose: Purpose(0),
             erase_count: 0,
@@ -184,11 +190,39 @@ impl Block {
             "a block is taken when it is free (I-V8): {self:?}"
         );
     }
-    /// A copy that was taken is to be erased.
-    pub fn count_copy_erase(&mut self) {
+    /// A copy that was taken is to be erased, for what a vSSD holds.
+    pub fn count_copy_erase(&mut self, of: VssdId) {
         assert_eq!(self.use_of, Use::Copy, "copies erase what they took (I-V8)");
         self.erase_count += 1;
         self.owner = VssdId(0);
+        // Until it is erased it holds what it held, and then the content of the copy.
+        self.left = self.left.and(of);
+    }
+    /// It is erased for a purge.
+    pub fn take_for_purge(&mut self) {
+        let may = matches!(self.use_of, Use::Free | Use::Excluded) && self.in_flight == 0;
+        assert!(may, "what nobody has is erased for a purge (I-V8): {self:?}");
+        self.use_of = Use::Purged { was_retired: self.use_of == Use::Excluded };
+    }
+    /// It was erased for a purge, and is retired as before.
+    pub fn stay_retired(&mut self) {
+        assert_eq!(self.use_of, Use::Purged { was_retired: true }, "a block is retired for good (I-V8)");
+        self.use_of = Use::Excluded;
+    }
+    /// It was erased: it holds nothing.
+    pub fn wiped(&mut self) {
+        self.left = Left::Nobody;
+    }
+    /// Its holder has it no more, and did not erase it.
+    pub fn leave_content(&mut self) {
+        let is_empty = self.fill == Fill::Open && self.next_page == 0;
+        if !is_empty && self.owner != VssdId(0) {
+            self.left = self.left.and(self.owner);
+        }
+    }
+    /// Whether its erase is done, or was tried.
+    pub fn is_erased(&self) -> bool {
+        self.fill != Fill::Opening
     }
 
     /// Its erase is done.
@@ -196,6 +230,7 @@ impl Block {
         assert_eq!(self.done_pages, 0, "nothing is programmed before the erase (I-V9)");
         assert_eq!(self.fill, Fill::Opening, "a block is erased once while it is held (I-V9)");
         self.fill = Fill::Open;
+        self.wiped();
     }
     /// Its erase or a program failed.
     pub fn fail(&mut self) {
@@ -298,6 +333,7 @@ impl Block {
             fill: if self.fill == Fill::Failed { Fill::Sealed } else { self.fill },
             motion: if late { Motion::Arrived { held_appends } } else { Motion::Still },
             erase_count: copy.erase_count,
+            left: Left::Nobody,
             in_flight: waiting.len() as u32,
             appends: held_appends,
             waiting,
@@ -333,7 +369,7 @@ mod test {
         (source.appends, source.in_flight) = (1, 2);
         let mut copy = Block::new(Use::Free);
         copy.take_for_copy();
-        copy.count_copy_erase();
+        copy.count_copy_erase(VssdId(7));
         source.depart_to(&mut copy, true);
         assert_eq!((source.use_of(), source.in_flight, source.appends), (Use::Departed, 1, 0));
         assert_eq!((copy.in_flight, copy.appends, copy.held_appends()), (1, 1, 1));

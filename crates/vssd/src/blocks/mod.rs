@@ -4,11 +4,13 @@
 //! Not known here: vSSDs, what is written down of a block, dies' queues.
 
 mod block;
+mod left;
 mod quarantine;
 
 use crate::erases::DieWear;
 use crate::{LogicalBlock, Purpose, VssdId};
 pub(crate) use block::{Block, Fill, Use};
+pub(crate) use left::Left;
 pub use quarantine::{QuarantineReason, Quarantined};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -163,11 +165,15 @@ impl Blocks {
     }
     /// Gives this free block to a copy.
     pub fn take_this_for_copy(&mut self, number: u32) {
+        self.unlist_free(number);
+        self[number].take_for_copy();
+    }
+    /// A free block is given out now.
+    pub fn unlist_free(&mut self, number: u32) {
         let free = &mut self.dies[(number / self.per_die) as usize].free;
         let before = free.len();
         free.retain(|Reverse((_, other))| *other != number);
         assert_eq!(free.len() + 1, before, "a free block is listed once (I-V8)");
-        self[number].take_for_copy();
     }
 
     /// Nobody has a block any more, and `change` of the block states says so: it is free, or, if it is bad, retired.
@@ -195,6 +201,7 @@ impl Blocks {
         let erase_count = self[number].erase_count;
         self[number] = Block::new(Use::Excluded);
         self[number].erase_count = erase_count;
+        self[number].left = Left::Anybody;
         self.dies[die as usize].retired += 1;
     }
     /// Nothing is free any more; what is free is listed anew.

@@ -107,6 +107,7 @@ impl Core {
     /// Nobody has a block any more: it is free, or retired, and written down as such.
     pub(crate) fn recycle(&mut self, number: u32) {
         let block = &mut self.blocks[number];
+        block.leave_content();
         block.owner = VssdId(0);
         let bad = block.is_bad();
         if !mutant!("vssd: free forgotten") && (bad || !mutant!("vssd: erase before free durable")) {

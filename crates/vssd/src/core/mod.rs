@@ -3,9 +3,10 @@
 
 mod life;
 mod operation;
+mod purge;
 
 use crate::blocks::Blocks;
-use crate::dies::{DieQueues, Sharer};
+use crate::dies::{DieQueues, Kind, Sharer};
 use crate::erases::Heat;
 use crate::owners::by_id::ById;
 use crate::owners::resources::{DieUse, Resources, UnitPlace};
@@ -37,6 +38,10 @@ pub(crate) struct Core {
     pub window_end: Time,
     /// Erases for holders that were counted since somebody looked at wear.
     pub unlooked_erases: u64,
+    /// Whether some vSSD is being purged.
+    pub has_purges: bool,
+    /// Purges can go on, and no completion will tell.
+    pub purges_are_due: bool,
 }
 
 impl Core {
@@ -124,6 +129,7 @@ impl Core {
             read_only: false,
             free_changes: 0,
             erases: 0,
+            purge: None,
         };
         self.vssds.insert(id, vssd);
         self.queues.admit(id, Sharer::default());
@@ -223,6 +229,10 @@ impl Core {
             let op = self.queues.ops.remove(at);
             if op.kind.is_of_copy() {
                 copies.push(op.token);
+                continue;
+            }
+            if op.kind == Kind::PurgeErase {
+                self.purge_erase_given_up(&op);
                 continue;
             }
             let block = &mut self.blocks[op.block];

@@ -42,7 +42,7 @@ impl Core {
             Kind::Read => end_page > state.done_pages,
             _ => false,
         };
-        if matches!(kind, Kind::Erase | Kind::CopyErase)
+        if matches!(kind, Kind::Erase | Kind::CopyErase | Kind::PurgeErase)
             && !mutant!("vssd: erase before journal")
             && self.states.hold_erase(at)
         {
@@ -55,7 +55,7 @@ impl Core {
             if is_first && kind == Kind::Append {
                 self.hasten_erase(block, class);
             }
-        } else if kind.is_of_copy() {
+        } else if kind.is_of_nobody() {
             self.queues.enqueue_copy(at, operation, media, now);
         } else {
             let flow = self.flow_of(owner, block);
@@ -75,7 +75,7 @@ impl Core {
     pub(crate) fn enqueue_stored<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
         let op = self.queues.ops.get(at);
         let (kind, owner, block) = (op.kind, op.owner, op.block);
-        if kind.is_of_copy() {
+        if kind.is_of_nobody() {
             let operation = self.queues.ops.take(at);
             return self.queues.enqueue_copy(at, operation, media, now);
         }
@@ -188,6 +188,7 @@ impl Core {
                     self.fail_queued(op.block);
                 }
             }
+            Kind::PurgeErase => self.purge_erased(&op, &completion.result),
             _ => self.erase_completed(&op, completion.result),
         }
         self.release_waiting(op.block, media, now);

@@ -44,7 +44,7 @@ impl DieWork {
         let kind = match op.kind {
             Kind::Read | Kind::CopyRead => WorkKind::Read,
             Kind::Append | Kind::CopyProgram => WorkKind::Program,
-            Kind::Erase | Kind::CopyErase => WorkKind::Erase,
+            Kind::Erase | Kind::CopyErase | Kind::PurgeErase => WorkKind::Erase,
         };
         DieWork { owner: op.owner, class: op.class, kind }
     }

@@ -13,11 +13,17 @@ pub(crate) enum Kind {
     CopyErase,
     CopyRead,
     CopyProgram,
+    /// Of a purge (see `purge.rs`).
+    PurgeErase,
 }
 
 impl Kind {
     pub fn is_of_copy(self) -> bool {
         matches!(self, Kind::CopyErase | Kind::CopyRead | Kind::CopyProgram)
+    }
+    /// Whether no holder waits for it.
+    pub fn is_of_nobody(self) -> bool {
+        self.is_of_copy() || self == Kind::PurgeErase
     }
     pub fn only_reads(self) -> bool {
         matches!(self, Kind::Read | Kind::CopyRead)

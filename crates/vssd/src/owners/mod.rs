@@ -1,11 +1,13 @@
 //! vSSDs as a pool keeps them, and which dies and soft-planes are whose (`resources`).
 
 pub(crate) mod by_id;
+pub(crate) mod purge;
 pub(crate) mod resources;
 
 use crate::VssdId;
 use crate::erases::Heat;
 use diecut_spec::Isolation;
+use purge::Purge;
 use resources::UnitPlace;
 
 /// More vSSDs than this are never made on one device: a number above it is damage.
@@ -53,6 +55,8 @@ pub(crate) struct Vssd {
     /// Rises whenever erase blocks that its holder may take became more or fewer.
     pub free_changes: u64,
     pub erases: u64,
+    /// What of it is being erased.
+    pub purge: Option<Box<Purge>>,
 }
 
 /// Where an independent unit of a vSSD lies.

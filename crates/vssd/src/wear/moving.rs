@@ -326,7 +326,8 @@ impl Wear {
         let copy = self.copy_to(goal);
         (copy.under_way, copy.stage, copy.done_pages) = (true, Stage::Erase, 0);
         let number = copy.copy;
-        core.blocks[number].count_copy_erase();
+        let of = core.blocks[self.copy_to(goal).source].owner;
+        core.blocks[number].count_copy_erase(of);
         let is_inside = self.migration.exchanges.iter().any(|one| one.dies == [goal; 2]);
         let work = &mut self.migration.work;
         *(if is_inside { &mut work.intended_inside_erases } else { &mut work.intended_erases }) += 1;
@@ -378,6 +379,9 @@ impl Wear {
         match (kind, completion.result) {
             (Kind::CopyErase, Ok(())) => {
                 copy.stage = if copy.pages == 0 { Stage::Complete } else { Stage::Read };
+                let (of, number) = (core.blocks[copy.source].owner, copy.copy);
+                core.blocks[number].wiped();
+                core.blocks[number].left = core.blocks[number].left.and(of);
                 core.blocks.die_mut(goal).erases += 1;
             }
             (Kind::CopyErase | Kind::CopyProgram, Err(_)) => {

@@ -38,6 +38,10 @@ impl ZoneStore {
                 unreachable!("what reads was taken before")
             }
             ZoneOperation::Flush => Some(Ok(ZoneAnswer::Done)),
+            ZoneOperation::Purge => {
+                self.purging.push(token);
+                None
+            }
             ZoneOperation::Write { first_iu, data } => {
                 let (zone, first_iu) = place(first_iu);
                 let wanted = Wanted { zone, first_iu: Some(first_iu), data };

@@ -1,0 +1,163 @@
+//! Goal: nothing that was given back before a purge is on flash after it, and what is held stays. Method: bytes on a device that keeps what
+//! may be forgotten, looked for in all that was programmed and not erased since.
+
+use diecut_emulator::{Device, Fault, FaultyDie, OperationKind, Options, Profile};
+use diecut_media::Media;
+use diecut_spec::Isolation;
+use diecut_testing::pool::PoolWorld;
+use diecut_units::*;
+use diecut_vssd::*;
+
+const PURGE: SpaceToken = SpaceToken(77);
+const GONE: u8 = 0xd1;
+const HELD: u8 = 0x33;
+
+fn world(isolation: Isolation) -> (PoolWorld, VssdId, VssdId) {
+    let profile = Profile::named("tiny").unwrap();
+    let mut device = Device::create(&profile, Options { seed: 5, ..Options::default() }).unwrap();
+    device.keep_discarded();
+    let levels = PoolConfig::levels_of(device.geometry(), 2);
+    let config = PoolConfig { soft_planes_per_die: 2, levels, ..PoolConfig::default() };
+    let mut world = PoolWorld::open(device, config, Time::ZERO);
+    let one = world.pool.alloc_vssd(isolation, 0, 1).unwrap();
+    let other = world.pool.alloc_vssd(isolation, 0, 1).unwrap();
+    (world, one, other)
+}
+
+/// Erase blocks of the device that hold an IU of this byte.
+fn blocks_with(device: &Device, byte: u8) -> Vec<EraseBlockAddress> {
+    let mut found = Vec::new();
+    device.look_through(|block, iu| {
+        if iu.iter().all(|one| *one == byte) && found.last() != Some(&block) {
+            found.push(block);
+        }
+    });
+    found
+}
+
+fn fill(world: &mut PoolWorld, id: VssdId, byte: u8) -> LogicalBlock {
+    let block = world.allocate(id, 0);
+    world.append(id, SpaceToken(1), block, byte, IoClass::HostWrite);
+    world.run();
+    block
+}
+
+fn free(world: &mut PoolWorld, id: VssdId, block: LogicalBlock) {
+    world.space(id).free(block).unwrap();
+    world.run();
+}
+
+fn purge(world: &mut PoolWorld, id: VssdId) -> Result<(), SpaceError> {
+    world.answers.clear();
+    world.space(id).erase_freed(PURGE);
+    world.run();
+    world.pool.check_invariants();
+    let mut answers = world.answers.iter().filter(|(of, answer)| (*of, answer.token) == (id, PURGE));
+    let (_, answer) = answers.next().expect("a purge is answered");
+    assert!(answers.next().is_none(), "once");
+    answer.result
+}
+
+fn erases(world: &PoolWorld) -> (u64, u64) {
+    let dies = 0..world.media.geometry().dies();
+    let counted = dies.clone().map(|die| world.pool.die_wear(die).total()).sum();
+    (counted, world.media.statistics().erases)
+}
+
+#[test]
+fn what_was_given_back_is_erased_and_what_is_held_stays() {
+    for isolation in [Isolation::Die, Isolation::Software] {
+        let (mut world, one, other) = world(isolation);
+        let held = fill(&mut world, one, HELD);
+        let neighbour = fill(&mut world, other, HELD + 1);
+        let gone: Vec<_> = (0..3).map(|_| fill(&mut world, one, GONE)).collect();
+        let neighbours_gone = fill(&mut world, other, GONE + 1);
+        gone.iter().for_each(|block| free(&mut world, one, *block));
+        free(&mut world, other, neighbours_gone);
+        assert_eq!(blocks_with(&world.media, GONE).len(), 3, "it stays until somebody erases it");
+        let before = erases(&world);
+        assert_eq!(purge(&mut world, one), Ok(()));
+        assert_eq!(blocks_with(&world.media, GONE), []);
+        assert_eq!(blocks_with(&world.media, GONE + 1).len(), 1, "what another vSSD gave back is its affair");
+        assert_eq!(erases(&world), (before.0 + 3, before.1 + 3), "each once, and counted");
+        assert_eq!(world.read(one, held, 0), Ok(HELD));
+        assert_eq!(world.read(other, neighbour, 0), Ok(HELD + 1));
+        assert_eq!(purge(&mut world, one), Ok(()));
+        assert_eq!(erases(&world).0, before.0 + 3, "what is erased is not erased again");
+        // They are as good as others.
+        let again = fill(&mut world, one, HELD);
+        assert_eq!(world.read(one, again, 0), Ok(HELD));
+    }
+}
+
+/// Whose it was is not written down: after a restart all that may be dirty is erased. So is what the power went under.
+#[test]
+fn a_restart_forgets_nothing() {
+    let (mut world, one, _) = world(Isolation::Die);
+    let gone: Vec<_> = (0..3).map(|_| fill(&mut world, one, GONE)).collect();
+    gone.iter().for_each(|block| free(&mut world, one, *block));
+    world.space(one).erase_freed(PURGE);
+    world.media.power_cut(world.now);
+    world.media.power_on();
+    let PoolWorld { media, config, now, pool, .. } = world;
+    drop(pool);
+    let mut world = PoolWorld::open(media, config, now);
+    world.run();
+    assert!(world.answers.is_empty(), "a purge that was cut is not answered");
+    assert_eq!(purge(&mut world, one), Ok(()));
+    assert_eq!(blocks_with(&world.media, GONE), []);
+    let (counted, done) = erases(&world);
+    assert!(counted >= done, "no cut makes a count smaller: {counted} of {done}");
+}
+
+/// A block that its holder took again is waited for; it is not erased twice.
+#[test]
+fn what_is_taken_again_is_erased_by_its_holder() {
+    let (mut world, one, _) = world(Isolation::Die);
+    let block = fill(&mut world, one, GONE);
+    free(&mut world, one, block);
+    let before = erases(&world).1;
+    // All free blocks of the die: the dirty one is among them, and none of them is erased yet.
+    let mut taken = Vec::new();
+    while let Ok(block) = world.space(one).allocate(UnitIndex(0), Purpose(1)) {
+        taken.push(block);
+    }
+    world.space(one).erase_freed(PURGE);
+    world.run();
+    assert!(world.answers.iter().any(|(_, answer)| answer.token == PURGE && answer.result.is_ok()));
+    assert_eq!(blocks_with(&world.media, GONE), []);
+    let done = erases(&world).1 - before;
+    assert!(done <= taken.len() as u64 + 1, "{done} erases for {} blocks", taken.len());
+    world.pool.check_invariants();
+}
+
+/// A block whose program failed keeps what it held. It is erased once more, and stays retired; if that fails the purge says so.
+#[test]
+fn bad_blocks_are_tried_and_told_of() {
+    for fails_again in [false, true] {
+        let (mut world, one, _) = world(Isolation::Die);
+        let block = fill(&mut world, one, GONE);
+        let place = world.pool.place_of_block(one, block).unwrap();
+        let blocks_per_die = world.media.geometry().erase_blocks_per_die();
+        let die = world.media.geometry().die_at(place / blocks_per_die);
+        // Operations of a kind are counted from the first one of the die.
+        let fault = |kind, nth| {
+            let die = FaultyDie { channel: die.channel.0, die: die.die.0 };
+            Fault::Fail { die, kind, nth }
+        };
+        world.media.add_fault(fault(OperationKind::Program, 1));
+        world.append(one, SpaceToken(2), block, GONE, IoClass::HostWrite);
+        world.run();
+        free(&mut world, one, block);
+        let retired = |world: &PoolWorld| world.pool.retired_of(place / blocks_per_die);
+        assert_eq!(retired(&world), 1);
+        if fails_again {
+            world.media.add_fault(fault(OperationKind::Erase, 1));
+            assert_eq!(purge(&mut world, one), Err(SpaceError::NotErased { blocks: 1 }));
+        }
+        assert_eq!(purge(&mut world, one), Ok(()), "it is tried each time");
+        assert_eq!(blocks_with(&world.media, GONE), []);
+        assert_eq!(retired(&world), 1, "an erase makes it no better");
+        world.pool.check_invariants();
+    }
+}
