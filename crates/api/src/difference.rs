@@ -131,14 +131,10 @@ fn gather(setup: &Setup, status: &Status, file: &str) -> Vec<Difference> {
             object.missing(file);
             continue;
         };
-        object.fixed("vssd", &declared.vssd, &exists.vssd);
-        object.fixed("size", declared.size.exact(), exists.size.exact());
         // The server made what was not chosen.
-        if let (Some(declared), Some(exists)) = (declared.uuid, exists.uuid) {
-            object.fixed("uuid", declared, exists);
-        }
-        if let (Some(declared), Some(exists)) = (declared.nguid, exists.nguid) {
-            object.fixed("nguid", declared, exists);
+        for ((field, declared), (_, exists)) in declared.or(exists).fields().into_iter().zip(exists.fields())
+        {
+            object.fixed(field, declared, exists);
         }
     }
     for declared in &setup.subsystems {
@@ -439,6 +435,7 @@ mod test {
         assert_eq!(lacking(&setup, &status), []);
         // The server fills identities in, and others make what no file declares.
         status.volumes[0].volume.uuid = Some(uuid::Uuid::nil());
+        status.volumes[0].volume.zones.active = Some(14);
         status.subsystems[0].subsystem.serial = Some("0".to_owned());
         status.tenants.push(diecut_spec::TenantSpec::new("other"));
         assert_eq!(texts(&setup, &status), [""; 0]);
@@ -462,12 +459,14 @@ mod test {
 
     #[test]
     fn each_field_that_differs_is_named_with_both_values_and_what_to_do() {
-        let setup = Setup::from_toml(FILE).unwrap();
+        let mut setup = Setup::from_toml(FILE).unwrap();
         let mut status = exactly(&setup);
         status.tenants[0].weight = 300;
         status.vssds[0].vssd.capacity = Size(2 << 30);
         status.vssds[0].vssd.weight = 7;
         status.volumes[0].volume.size = Size((512 << 20) + 4096);
+        setup.volumes[0].zones.active = Some(3);
+        setup.volumes[0].placement = vec![0, 2];
         let subsystem = &mut status.subsystems[0].subsystem;
         subsystem.allowed_hosts = vec!["nqn.x:two".to_owned()];
         subsystem.namespaces = vec![
@@ -491,6 +490,8 @@ mod test {
             ],
             &["vssd \"flash\": weight is 7", "says 100"],
             &["volume \"disk\": size is 524292 KiB", "says 512 MiB"],
+            &["volume \"disk\": zones.active is absent", "says 3", "diecut volume delete disk"],
+            &["volume \"disk\": placement is given", "says 0,2"],
             &["allowed_hosts lacks nqn.x:one", "diecut host allow nqn.x:one --subsystem nqn.x:a"],
             &["allowed_hosts is also nqn.x:two", "diecut host deny nqn.x:two --subsystem nqn.x:a"],
             &[
@@ -511,6 +512,6 @@ mod test {
                 "{words:?} in {texts:#?}"
             );
         }
-        assert_eq!(texts.len(), 10, "{texts:#?}");
+        assert_eq!(texts.len(), 12, "{texts:#?}");
     }
 }

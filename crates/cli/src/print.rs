@@ -3,6 +3,7 @@
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use serde::Serialize;
+use std::io::IsTerminal;
 
 /// Columns of a table that goes to no terminal, whose width would be known.
 const WIDTH: u16 = 120;
@@ -15,6 +16,26 @@ pub fn line(text: &str) {
 /// Prints rows under a header.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) {
     line(&table_text(header, rows));
+}
+
+/// Fields of an object as rows.
+pub fn field_rows(fields: Vec<(&str, String)>) -> Vec<Vec<String>> {
+    fields.into_iter().map(|(field, value)| vec![field.to_owned(), value]).collect()
+}
+
+/// Prints what was chosen of an object, as files call it.
+pub fn fields(kind: &str, name: &str, fields: Vec<(&str, String)>) {
+    table(&[kind, name], field_rows(fields));
+}
+
+/// What shows `text` again and again: on a terminal in the same place, elsewhere below what was shown before.
+pub fn again(text: &str) {
+    // Home first and the rest cleared last, so that the terminal does not flicker.
+    if std::io::stdout().is_terminal() {
+        diecut_sim::output::write(format_args!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")));
+    } else {
+        diecut_sim::output::write(format_args!("{text}"));
+    }
 }
 
 /// Rows under a header, as text. It is as wide as the terminal at most; cells are broken into lines where they must.
@@ -40,6 +61,11 @@ pub fn table_text(header: &[&str], rows: Vec<Vec<String>>) -> String {
 /// Prints a value as JSON.
 pub fn json(value: &impl Serialize) {
     line(&serde_json::to_string_pretty(value).expect("answers are plain data"));
+}
+
+/// Prints a value as JSON on a line of its own.
+pub fn json_line(value: &impl Serialize) {
+    line(&serde_json::to_string(value).expect("figures are plain data"));
 }
 
 /// Says what was done: `created volume "disk"`, or an object with the same words.

@@ -69,6 +69,21 @@ pub(crate) fn properties_of(definition: &ZoneSetDefinition, room: &ZoneRoom) -> 
     }
 }
 
+/// Who has staging memory of a vSSD, and what to do about it; nothing where nobody has any.
+fn staging_holders(state: &State, vssd: &str) -> String {
+    let volumes = state.volumes.iter().filter(|(_, volume)| volume.vssd == *vssd);
+    let held: Vec<String> = volumes
+        .map(|(name, volume)| format!("\"{name}\" ({} active zones)", volume.zones.active.unwrap_or(1)))
+        .collect();
+    if held.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; the rest is held by {}: make one of them anew with fewer, or use another vSSD",
+        held.join(", ")
+    )
+}
+
 /// The specification of a volume with all that the server chooses, if it fits beside the others on its vSSD.
 ///
 /// # Errors
@@ -127,7 +142,11 @@ pub(crate) fn choose(
         wanted.active_max = most.max(spec.zones.open.unwrap_or(1));
     }
     wanted.open_max = spec.zones.open.unwrap_or(wanted.active_max);
-    room.check(&wanted, &others).map_err(failed)?;
+    let is_short = wanted.active_max > room.active_max(&wanted, &others);
+    room.check(&wanted, &others).map_err(|error| {
+        let holders = if is_short { staging_holders(state, &spec.vssd) } else { String::new() };
+        failed(error + &holders)
+    })?;
     Ok(ZoneSpec {
         units: Some(width),
         active: Some(wanted.active_max),

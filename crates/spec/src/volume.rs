@@ -31,7 +31,7 @@ pub struct VolumeSpec {
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(default, skip_serializing_if = "ZoneSpec::is_empty")]
     pub zones: ZoneSpec,
-    /// Placement handles of its vSSD that its hosts may choose among, as in `0,2`: the first one is the one of writes that choose none. If
+    /// Placement handles of its vSSD that its hosts may choose among, as in `[0, 2]`, on the command line `0,2`: the first one is the one of writes that choose none. If
     /// absent, one of a vSSD that has some is given to it.
     #[cfg_attr(feature = "clap", arg(long, value_delimiter = ','))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -57,6 +57,35 @@ impl VolumeSpec {
             zones: ZoneSpec::default(),
             placement: Vec::new(),
         }
+    }
+
+    /// Where nothing was chosen, as in `other`.
+    pub fn or(&self, other: &VolumeSpec) -> VolumeSpec {
+        // Without `..`, so that a new field cannot be forgotten.
+        let VolumeSpec { name, vssd, size, uuid, nguid, zones, placement } = self;
+        VolumeSpec {
+            name: name.clone(),
+            vssd: vssd.clone(),
+            size: *size,
+            uuid: uuid.or(other.uuid),
+            nguid: nguid.or(other.nguid),
+            zones: zones.or(&other.zones),
+            placement: if placement.is_empty() { other.placement.clone() } else { placement.clone() },
+        }
+    }
+
+    /// What was chosen: fields as files call them, and their values for people, in the same order for all.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let VolumeSpec { name: _, vssd, size, uuid, nguid, zones, placement: _ } = self;
+        let mut fields = vec![
+            ("vssd", vssd.clone()),
+            ("size", size.exact()),
+            ("uuid", uuid.map_or(String::new(), |id| id.to_string())),
+            ("nguid", nguid.map_or(String::new(), |id| id.to_string())),
+        ];
+        fields.extend(zones.fields());
+        fields.push(("placement", self.placement_text()));
+        fields
     }
 
     /// Whether it can be; what the vSSD can give is the server's to say.
@@ -88,7 +117,7 @@ impl VolumeSpec {
     }
 
     /// What was chosen of its placement, for people.
-    pub fn placement_text(&self) -> String {
+    fn placement_text(&self) -> String {
         match self.placement[..] {
             [] => "given".to_owned(),
             _ => self.placement.iter().map(u16::to_string).collect::<Vec<_>>().join(","),
@@ -126,7 +155,8 @@ impl VolumeSpec {
             let above = below.bytes().checked_add(VOLUME_SIZE_MIN.bytes());
             let above = above.map_or(String::new(), |above| format!(" or {}", near(Size(above))));
             return Err(format!(
-                "volume \"{name}\": a size of {} bytes is no multiple of 4096 bytes; the nearest are {}{above}",
+                "volume \"{name}\": a size of {} bytes is no multiple of 4096 bytes; the nearest are {}{above}, where it is not for whole \
+                 zones or chunks",
                 self.size.bytes(),
                 near(below)
             ));

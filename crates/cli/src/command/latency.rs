@@ -35,14 +35,10 @@ impl Latency {
         };
         loop {
             let report: LatencyReport = get(client, route::LATENCY).await?;
-            let text = if json {
-                serde_json::to_string(&report).expect("figures are plain data") + "\n"
-            } else {
-                // Home first and the rest cleared last, so that the terminal does not flicker.
-                let text = format!("every {seconds} s; Ctrl-C ends\n{}\n", self.text(&report));
-                format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
-            };
-            diecut_sim::output::write(format_args!("{text}"));
+            match json {
+                true => print::json_line(&report),
+                false => print::again(&format!("every {seconds} s; Ctrl-C ends\n{}\n", self.text(&report))),
+            }
             tokio::time::sleep(Duration::from_secs(seconds)).await;
         }
     }

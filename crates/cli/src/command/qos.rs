@@ -107,15 +107,22 @@ fn members(set: &QosSetSpec) -> Vec<String> {
 }
 
 fn row(set: &QosSetStatus) -> Vec<String> {
-    let second = set.set.second_rate.map_or("idle".to_owned(), |rate| rate.to_string());
+    let second = match set.set.second_rate {
+        _ if set.set.threshold_in_force().units() == 0 => "never".to_owned(),
+        None => "idle".to_owned(),
+        Some(rate) => rate.to_string(),
+    };
     let name = set.set.name.clone();
     let members = members(&set.set).join("\n");
     vec![name, set.set.rate.to_string(), second, state(set).to_owned(), level(set), members]
 }
 
 fn show(set: &QosSetStatus) {
-    let mut rows: Vec<Vec<String>> =
-        set.set.fields().into_iter().map(|(field, value)| vec![field.to_owned(), value]).collect();
+    let mut rows = print::field_rows(set.set.fields());
+    if set.set.threshold_in_force().units() == 0 {
+        let second = rows.iter_mut().filter(|row| row[0] == "second_rate");
+        second.for_each(|row| row[1] += " (never: the threshold is 0)");
+    }
     let of = |commands: u64, units: u64| format!("{commands} commands, {}", amount(set, units));
     let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
     let mean = print::latency(set.waited_ns.checked_div(set.waits).unwrap_or(0));

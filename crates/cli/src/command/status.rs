@@ -39,14 +39,12 @@ async fn live(client: &Client, every: Duration, json: bool) -> Result<(), Client
         let (status, now) = (client.status().await?, Instant::now());
         let live = Live::between(&before, &status, now - then);
         (before, then) = (status, now);
-        let text = if json {
-            serde_json::to_string(&live).expect("figures are plain data") + "\n"
+        if json {
+            print::json_line(&live);
         } else {
             let title = format!("{}, every {} s; Ctrl-C ends", before.listen, every.as_secs());
-            // Home first and the rest cleared last, so that the terminal does not flicker.
-            format!("\x1b[H{}\x1b[J", format!("{title}\n{}\n", live.text()).replace('\n', "\x1b[K\n"))
-        };
-        diecut_sim::output::write(format_args!("{text}"));
+            print::again(&format!("{title}\n{}\n", live.text()));
+        }
     }
 }
 

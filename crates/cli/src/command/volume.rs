@@ -34,7 +34,11 @@ impl Volume {
         match self {
             Volume::Create(volume) => {
                 let changed = client.create(route::VOLUMES, &volume).await?;
-                print::made(json, changed, "created", "volume", &volume.name, &volume.size.to_string());
+                let mut detail = volume.size.to_string();
+                if let Some(zones) = chosen_zones(client, &volume.name).await? {
+                    detail += &format!(", {zones}");
+                }
+                print::made(json, changed, "created", "volume", &volume.name, &detail);
                 Ok(())
             }
             Volume::Delete { name, consent } => {
@@ -70,11 +74,23 @@ impl Volume {
                     print::json(volume);
                 } else {
                     print::table(&HEADER, vec![row(volume)]);
+                    print::fields("volume", &name, volume.volume.fields());
                 }
                 Ok(())
             }
         }
     }
+}
+
+/// The limits of a volume's zones, which the server chooses where nobody did; `None` without zones.
+async fn chosen_zones(client: &Client, name: &str) -> Result<Option<String>, ClientError> {
+    let status = client.status().await?;
+    let volume = status.volumes.iter().find(|volume| volume.volume.name == name);
+    let zones = volume.map(|volume| volume.volume.zones);
+    Ok(zones.and_then(|zones| {
+        let (active, open) = (zones.active?, zones.open?);
+        Some(format!("zones: {active} active at once, {open} open"))
+    }))
 }
 
 /// One volume as a row under `HEADER`.

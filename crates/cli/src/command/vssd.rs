@@ -43,8 +43,19 @@ pub enum Vssd {
     },
 }
 
-const HEADER: [&str; 10] =
-    ["vssd", "tenant", "isolation", "placement", "physical", "exported", "spare", "used", "WAF", "state"];
+const HEADER: [&str; 11] = [
+    "vssd",
+    "tenant",
+    "isolation",
+    "use",
+    "placement",
+    "physical",
+    "exported",
+    "spare",
+    "used",
+    "WAF",
+    "state",
+];
 
 impl Vssd {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
@@ -108,6 +119,7 @@ impl Vssd {
                     print::json(vssd);
                 } else {
                     print::table(&HEADER, vec![row(vssd)]);
+                    print::fields("vSSD", &name, vssd.vssd.fields());
                 }
                 Ok(())
             }
@@ -187,12 +199,21 @@ fn told(report: &RepairReport) -> String {
     lines.join("\n")
 }
 
+/// What a vSSD is for.
+fn serves(vssd: &VssdSpec) -> String {
+    match vssd.placement_handles {
+        0 => vssd.serves.name().to_owned(),
+        handles => format!("{}, {handles} handles", vssd.serves.name()),
+    }
+}
+
 /// One vSSD as a row under `HEADER`.
 pub(super) fn row(vssd: &VssdStatus) -> Vec<String> {
     vec![
         vssd.vssd.name.clone(),
         vssd.vssd.tenant.clone(),
         vssd.vssd.isolation.name().to_string(),
+        serves(&vssd.vssd),
         vssd.placement.text(),
         vssd.physical.to_string(),
         vssd.exported.to_string(),

@@ -18,28 +18,12 @@ const THIN_LEAST_BYTES: u64 = 4 << 30;
 pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<(), ControlError> {
     sound(spec.check())?;
     if let Some(existing) = state.volumes.get(&spec.name) {
-        let same = existing.vssd == spec.vssd
-            && existing.size == spec.size
-            && (spec.uuid.is_none() || spec.uuid == existing.uuid)
-            && (spec.nguid.is_none() || spec.nguid == existing.nguid)
-            && spec.zones.or(&existing.zones) == existing.zones
-            && spec.placement == existing.placement;
-        if same {
+        // What was not chosen is as it exists.
+        let spec = spec.or(existing);
+        if spec == existing.spec {
             return Ok(());
         }
-        // What was not chosen is as it exists.
-        let fields = |of: &VolumeSpec| {
-            let mut fields = vec![
-                ("vssd", of.vssd.clone()),
-                ("size", of.size.exact()),
-                ("uuid", of.uuid.or(existing.uuid).unwrap_or_default().to_string()),
-                ("nguid", of.nguid.or(existing.nguid).map(|id| id.to_string()).unwrap_or_default()),
-            ];
-            fields.extend(of.zones.or(&existing.zones).fields());
-            fields.push(("placement", of.placement_text()));
-            fields
-        };
-        return differs("volume", &spec.name, fields(existing), fields(spec));
+        return differs("volume", &spec.name, existing.fields(), spec.fields());
     }
     let Some(vssd) = state.vssds.get(&spec.vssd) else { return lacks("vSSD", &spec.vssd) };
     if !vssd.serves.has_volumes() {
