@@ -66,6 +66,20 @@ impl Placement {
         Ok(())
     }
 
+    /// Bytes of protected memory with which no handle needs filler, where there are fewer of them. What a handle wrote last stays there until
+    /// units behind it are programmed, if a power cut can destroy it on flash until then. `None` if there are enough.
+    pub fn wants_staging_bytes(
+        self,
+        space: &dyn EraseBlockSpace,
+        staging_size_bytes: Option<usize>,
+    ) -> Option<usize> {
+        let layout = staging::layout_for(space, staging_size_bytes, self);
+        let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
+        let slots = staging::slots_needed(&layout) + usize::from(self.handles) * unsafe_chunks;
+        let wanted = slots * staging::Slot::size_bytes(&layout);
+        (self.handles > 1 && staging_size_bytes.is_some_and(|bytes| bytes < wanted)).then_some(wanted)
+    }
+
     /// As many of these handles as fit: a log that was made with them always has them. What it cannot have goes to the first one.
     pub(crate) fn fitting(self, space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> Placement {
         let handles = self.handles.clamp(1, PlacementHandle::COUNT_MAX);

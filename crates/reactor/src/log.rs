@@ -124,6 +124,15 @@ fn tell(notice: &Notice, shard: u16) {
                  pool.device_rate, or lower rates with `diecut qos set`"
             );
         }
+        Notice::StagingShort { vssd, wanted_bytes, held_bytes } => {
+            tracing::warn!(
+                vssd,
+                wanted_bytes,
+                held_bytes,
+                "placement handles want more protected memory than the vSSD has: a reclaim unit that is written slowly is filled up before it \
+                 is full; fewer handles, or a vSSD of fewer dies, want less"
+            );
+        }
         Notice::RequestLate { title } => {
             tracing::warn!(title, "an administrator's request is not done in time")
         }

@@ -81,6 +81,15 @@ pub enum Notice {
         /// Sets that count another unit than the device.
         uncounted: u32,
     },
+    /// A new vSSD has less protected memory than its placement handles want: reclaim units are filled up early, and hold less.
+    StagingShort {
+        /// The vSSD.
+        vssd: String,
+        /// Bytes with which none is.
+        wanted_bytes: u64,
+        /// Bytes that it has.
+        held_bytes: u64,
+    },
     /// A request of an administrator was not done in time.
     RequestLate {
         /// What was asked.
@@ -158,6 +167,7 @@ impl Notice {
             Notice::Opened { .. }
             | Notice::ReadOnly { .. }
             | Notice::Repaired { .. }
+            | Notice::StagingShort { .. }
             | Notice::CatalogCopyLost => None,
             Notice::Host(HostNotice::Came(_)) => Some(Cause::HostCame),
             Notice::Host(HostNotice::Went(_)) => Some(Cause::HostWent),

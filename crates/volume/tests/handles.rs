@@ -208,9 +208,9 @@ fn what_is_overwritten_in_its_order_is_not_copied_for_a_neighbour_at_random() {
 
 /// Media IUs by host IUs of a store whose room is all taken by volumes that are overwritten in their order, each at a pace of its own, with
 /// a handle each where there are so many.
-fn amplification_of_rings(placement: Placement, size_ius: u64, blocks: u32) -> f64 {
+fn amplification_of_rings(placement: Placement, size_ius: u64, blocks: u32, unsafe_units: u32) -> f64 {
     const IUS: [u64; 8] = [1, 1, 2, 2, 4, 4, 8, 8];
-    let mut world = World::empty(placement, blocks, 0, 32);
+    let mut world = World::empty(placement, blocks, unsafe_units, 32);
     let figures = |world: &World| {
         let statistics = world.store.statistics();
         let log = &statistics.log;
@@ -247,14 +247,39 @@ fn little_is_copied_of_what_each_handle_overwrites_in_its_order() {
         for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
             let placement = Placement { handles: 8, isolation };
             let size_ius = World::empty(placement, blocks, 0, 32).store.statistics().exported_ius / 8;
-            let together = amplification_of_rings(Placement::default(), size_ius, blocks);
-            let apart = amplification_of_rings(placement, size_ius, blocks);
+            let together = amplification_of_rings(Placement::default(), size_ius, blocks, 0);
+            let apart = amplification_of_rings(placement, size_ius, blocks, 0);
             // Heads and filler are in both. Persistently isolated handles have a segment of the cleaner open each.
             let most = if isolation == PlacementIsolation::Initially { 1.1 } else { 1.2 };
             assert!(apart < most, "{blocks} blocks, {isolation:?}: {apart} with handles, {together} without");
             assert!(together > apart + 0.1, "{blocks} blocks, {isolation:?}: {together} without handles");
         }
     }
+}
+
+/// Where a power cut takes units that were programmed before, what a handle wrote last is safe only behind more of its data. Filler that came
+/// for it too early took twice the room of the data.
+#[test]
+fn little_is_copied_where_data_wait_to_be_safe() {
+    let placement = Placement { handles: 8, isolation: PlacementIsolation::Initially };
+    let size_ius = World::empty(placement, 192, 2, 32).store.statistics().exported_ius / 8;
+    let apart = amplification_of_rings(placement, size_ius, 192, 2);
+    assert!(apart < 1.2, "{apart} with handles");
+}
+
+/// Goal: what is told to be enough is enough, and less is not. Method: the figure that is told, and a byte less.
+#[test]
+fn handles_say_how_much_protected_memory_they_want() {
+    let placement = Placement { handles: 8, isolation: PlacementIsolation::Initially };
+    let wants = |unsafe_units, bytes| {
+        let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 192);
+        placement.wants_staging_bytes(&space, Some(bytes))
+    };
+    let held = 32 * SLOT_SIZE_BYTES;
+    assert_eq!(wants(0, held), None, "what is programmed is safe");
+    let most = wants(2, 12 * SLOT_SIZE_BYTES).expect("each handle keeps two units on each of three members");
+    assert!(most > 12 * SLOT_SIZE_BYTES);
+    assert_eq!((wants(2, most), wants(2, most - 1)), (None, Some(most)));
 }
 
 #[test]

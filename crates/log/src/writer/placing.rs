@@ -13,6 +13,10 @@ const STALE_SEGMENTS: u64 = 2;
 /// others still fills its chunks, and filler takes no room of data.
 const STALE_CHUNKS: u64 = 4;
 
+/// This share of a log goes by before filler ends a chunk. A handle with a hundredth of the writes still fills its own, and a restart reads
+/// hardly more.
+const STALE_SHARE: u64 = 16;
+
 /// Reclaim unit handles of a writer.
 #[derive(Default)]
 pub(crate) struct Placing {
@@ -130,8 +134,12 @@ impl Writer {
             return 0;
         }
         let handles = u64::from(layout.streams.count(StreamKind::User));
-        let filled = STALE_CHUNKS * handles * u64::from(layout.chunk_ius());
-        self.next_sequence.saturating_sub(filled.max(STALE_SEGMENTS * u64::from(layout.segment_ius)))
+        // What a stream has written stays until the units behind it are programmed, too.
+        let unsafe_ius = layout.shape.unsafe_units * layout.width * layout.unit_ius;
+        let tail_ius = u64::from(layout.chunk_ius() + unsafe_ius);
+        let segments = STALE_SEGMENTS.max(u64::from(self.segments.flash_count()) / STALE_SHARE);
+        let apart = (STALE_CHUNKS * handles * tail_ius).max(segments * u64::from(layout.segment_ius));
+        self.next_sequence.saturating_sub(apart)
     }
 
     /// A chunk of a stream was handed to flash with its filler; `is_taken_back`: it was not begun with.

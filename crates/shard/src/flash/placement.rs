@@ -8,7 +8,8 @@ use diecut_volume::{Placement, PlacementError, PlacementHandle};
 use diecut_vssd::VssdId;
 
 impl<M: Media> Flash<M> {
-    /// Whether the store of a vSSD that is yet to be made can have these handles.
+    /// Whether the store of a vSSD that is yet to be made can have these handles, and bytes of protected memory with which none of them would
+    /// need filler, where it has fewer.
     ///
     /// # Errors
     /// What is missing, with the figure.
@@ -18,8 +19,10 @@ impl<M: Media> Flash<M> {
         staging_size_bytes: Option<usize>,
         placement: Placement,
         now: Time,
-    ) -> Result<(), PlacementError> {
-        placement.check(&self.pool.space(vssd, &mut self.media, now), staging_size_bytes)
+    ) -> Result<Option<usize>, PlacementError> {
+        let space = self.pool.space(vssd, &mut self.media, now);
+        placement.check(&space, staging_size_bytes)?;
+        Ok(placement.wants_staging_bytes(&space, staging_size_bytes))
     }
 
     /// Gives handles of a store of volumes a fresh reclaim unit. Those whose old one was written in part.

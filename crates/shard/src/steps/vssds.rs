@@ -3,6 +3,7 @@
 use crate::control::{ControlError, ControlErrorKind};
 use crate::flash::{ChunksView, ZonesView};
 use crate::job::Progress;
+use crate::notice::Notice;
 use crate::owners::Owners;
 use crate::reclaim;
 use crate::registry::share_of;
@@ -50,11 +51,15 @@ pub(crate) fn make_vssd<M: Divide>(
     }
     let over_provisioning = record.over_provisioning_permille;
     let placement = reclaim::placement_of(&record);
-    if let Err(error) = here.plane.flash.can_place(id, staging_size_bytes, placement, now) {
-        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
-        let message = format!("vSSD \"{name}\": placement_handles: {error}");
-        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
-    }
+    let placed = here.plane.flash.can_place(id, staging_size_bytes, placement, now);
+    let wanted_bytes = match placed {
+        Ok(wanted_bytes) => wanted_bytes,
+        Err(error) => {
+            here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+            let message = format!("vSSD \"{name}\": placement_handles: {error}");
+            return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+        }
+    };
     let exported_ius =
         here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, placement, now);
     if exported_ius == 0 {
@@ -69,6 +74,10 @@ pub(crate) fn make_vssd<M: Divide>(
     if let Some(mut region) = here.registry.staging.region(&record) {
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);
+    }
+    if let (Some(wanted_bytes), Some(held_bytes)) = (wanted_bytes, staging_size_bytes) {
+        let (wanted_bytes, held_bytes) = (wanted_bytes as u64, held_bytes as u64);
+        here.notices.push(Notice::StagingShort { vssd: name.to_owned(), wanted_bytes, held_bytes });
     }
     stores::open_store(here, &record, now);
     Ok(record)
