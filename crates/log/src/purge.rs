@@ -111,7 +111,7 @@ impl Purge {
     }
 
     fn move_on(&mut self, before: u64, writer: &mut Writer, space: &mut dyn EraseBlockSpace) {
-        let is_wiped = writer.staging.wipe_free() || mutant!("log: a purge leaves staging as it is");
+        let is_wiped = mutant!("log: a purge leaves staging as it is") || writer.staging.wipe_free();
         if !writer.placing.is_ending()
             && let Some(stream) = writer.segments.open_before(before)
         {
@@ -158,7 +158,7 @@ impl Purge {
 
     /// Whether it is to be looked at again soon, though nothing will tell.
     pub fn looks_again(&self) -> bool {
-        self.waits_for_slots && matches!(self.stage, Some(Stage::Moving { .. }))
+        (self.waits_for_slots || self.wants_anchor) && matches!(self.stage, Some(Stage::Moving { .. }))
     }
 
     /// The space erased what was freed, or could not.
@@ -266,4 +266,13 @@ fn ended(writer: &Writer) -> Option<PurgeError> {
         return Some(PurgeError::ReadOnly(reason));
     }
     writer.supply.has_no_room().then_some(PurgeError::NoRoom(NO_ROOM))
+}
+
+impl std::fmt::Display for Purge {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self.stage {
+            None => Ok(()),
+            Some(stage) => writeln!(f, "purge {stage:?} asked {} saw {:?}", self.is_asked, self.seen),
+        }
+    }
 }

@@ -134,6 +134,15 @@ fn a_namespace_is_formatted() {
 /// commands go on meanwhile; a host that goes, or a namespace that goes, between the two leaves nothing behind.
 #[test]
 fn a_format_with_an_erase_has_two_parts() {
+    format_with_an_erase();
+}
+
+#[test]
+fn a_format_that_erases_nothing_is_noticed() {
+    diecut_testing::planted::is_noticed("nvmf: a format erases nothing", format_with_an_erase);
+}
+
+fn format_with_an_erase() {
     for ends_by in ["success", "failure", "detach", "close"] {
         let mut world = World::new(24);
         let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);

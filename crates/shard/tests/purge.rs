@@ -4,13 +4,14 @@
 
 mod herd;
 
-use diecut_emulator::Device;
+use diecut_emulator::{Backing, Device, Fault, FaultyDie, OperationKind, Options, Pacing, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::DOOR_SOURCE_BIT;
 use diecut_shard::control::{ControlRequest, ControlResponse, TenantSpec, VolumeSpec, VssdSpec};
 use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
 use diecut_units::{Buffer, BufferMut, Time};
+use diecut_vssd::VssdId;
 use herd::{Herd, device, vssd};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,9 @@ fn tags_on(device: &Device) -> BTreeSet<u64> {
         found.extend(words.filter(|word| word & MARK_BITS == MARK));
     };
     device.look_through(|_, iu| take(iu));
-    take(&device.protected_memory().expect("the device has some").snapshot());
+    if let Some(memory) = device.protected_memory() {
+        take(&memory.snapshot());
+    }
     found
 }
 
@@ -55,7 +58,11 @@ impl World {
 
     /// One vSSD with volumes of so many blocks.
     fn with_volumes(seed: u64, sizes: &[u64]) -> World {
-        let mut world = World::over(new_device(seed), Time::ZERO, seed);
+        World::with_volumes_on(new_device(seed), seed, sizes)
+    }
+
+    fn with_volumes_on(device: Device, seed: u64, sizes: &[u64]) -> World {
+        let mut world = World::over(device, Time::ZERO, seed);
         world.herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
         world.herd.done(ControlRequest::CreateVssd(vssd("a", "a", Isolation::Channel, 0)));
         for (at, blocks) in sizes.iter().enumerate() {
@@ -86,7 +93,7 @@ impl World {
             self.herd.step();
             self.herd.shards[0].take_completions(&mut self.answered);
         }
-        panic!("a command was never answered");
+        panic!("a command was never answered: {}", self.herd.shards[0].describe());
     }
 
     fn run(&mut self, namespace: u32, operation: NamespaceOperation) -> NamespaceCompletion {
@@ -119,6 +126,11 @@ impl World {
         self.run(namespace, NamespaceOperation::Purge).result
     }
 
+    /// Some of the tags that should be nowhere.
+    fn dead_in_short(&self) -> Vec<u64> {
+        self.dead().into_iter().take(4).collect()
+    }
+
     fn dead(&self) -> Vec<u64> {
         let live: BTreeSet<u64> = self.live.values().copied().collect();
         tags_on(self.herd.shards[0].media()).difference(&live).copied().collect()
@@ -138,6 +150,10 @@ impl World {
 /// Two volumes share a log: one is zeroed, the other one goes on to be written.
 #[test]
 fn what_one_volume_held_is_gone_and_the_other_one_lives() {
+    two_volumes();
+}
+
+fn two_volumes() {
     for seed in 0..3 {
         let mut world = World::with_volumes(seed, &[200, 200]);
         let (one, other) = (world.namespace(0), world.namespace(1));
@@ -153,19 +169,46 @@ fn what_one_volume_held_is_gone_and_the_other_one_lives() {
             "seed {seed}: what was overwritten and zeroed stays until it is purged"
         );
         assert_eq!(world.purge(one), Ok(()), "seed {seed}");
-        assert_eq!(world.dead(), Vec::<u64>::new(), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
         world.check_content();
         world.write(one, 3, 4);
         world.write(other, 5, 4);
         world.check_content();
         assert_eq!(world.purge(other), Ok(()), "seed {seed}: again");
-        assert_eq!(world.dead(), Vec::<u64>::new(), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
+    }
+}
+
+/// Slots of the cleaner hold what the first purge moved: nothing of that goes to flash again behind what the second one moves.
+#[test]
+fn what_was_moved_once_does_not_come_back() {
+    purged_twice();
+}
+
+fn purged_twice() {
+    for seed in 0..3 {
+        let mut world = World::with_volumes(seed, &[200, 200]);
+        let (one, other) = (world.namespace(0), world.namespace(1));
+        for lba in 0..180 {
+            world.write(one, lba, 1);
+            world.write(other, lba, 1);
+        }
+        assert_eq!(world.purge(one), Ok(()), "seed {seed}");
+        world.zero(one, 0, 200);
+        world.zero(other, 0, 170);
+        assert_eq!(world.purge(one), Ok(()), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
+        world.check_content();
     }
 }
 
 /// Zones lie on erase blocks directly: what was reset is erased, what was not is not.
 #[test]
 fn zones_that_were_reset_are_gone() {
+    reset_zones();
+}
+
+fn reset_zones() {
     for seed in 0..3 {
         let mut world = World::over(new_device(seed), Time::ZERO, seed);
         world.herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
@@ -187,7 +230,7 @@ fn zones_that_were_reset_are_gone() {
         }
         assert_eq!(world.dead().len(), 54, "seed {seed}: a reset erases nothing");
         assert_eq!(world.purge(one), Ok(()), "seed {seed}");
-        assert_eq!(world.dead(), Vec::<u64>::new(), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
         world.check_content();
         world.write(one, ZONE_IUS, 9);
         world.check_content();
@@ -211,14 +254,14 @@ fn purges_at_once_are_each_answered() {
     for token in [first, second, third] {
         assert_eq!(world.end(token).result, Ok(()));
     }
-    assert_eq!(world.dead(), Vec::<u64>::new());
+    assert_eq!(world.dead_in_short(), Vec::<u64>::new());
     world.check_content();
 }
 
 /// A purge that the power ended is not answered, nothing is lost, and the next one does it all.
 #[test]
 fn a_cut_during_a_purge_loses_nothing() {
-    for seed in 0..12 {
+    for seed in 0..16 {
         let mut world = World::with_volumes(seed, &[200, 200]);
         let (one, other) = (world.namespace(0), world.namespace(1));
         for at in 0..60 {
@@ -236,11 +279,11 @@ fn a_cut_during_a_purge_loses_nothing() {
         let (device, now) = herd.end(true);
         let mut world = World { next_tag, live, ..World::over(device, now, seed) };
         if was_answered {
-            assert_eq!(world.dead(), Vec::<u64>::new(), "seed {seed}: it was answered");
+            assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}: it was answered");
         }
         world.check_content();
         assert_eq!(world.purge(other), Ok(()), "seed {seed}");
-        assert_eq!(world.dead(), Vec::<u64>::new(), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
         world.check_content();
     }
 }
@@ -260,7 +303,7 @@ fn a_full_vssd_is_purged() {
                 let namespace = world.herd.shards[0].state().volumes[&name].namespace;
                 for round in 0..3 {
                     for lba in (0..size).step_by(8) {
-                        let lba = if round == 0 { lba } else { (lba * 13 + 8 * round) % size & !7 };
+                        let lba = if round == 0 { lba } else { ((lba * 13 + 8 * round) % size) & !7 };
                         world.write(namespace, lba, 8);
                     }
                 }
@@ -270,7 +313,109 @@ fn a_full_vssd_is_purged() {
         assert!(blocks > 64, "seed {seed}: {blocks}");
         let one = world.namespace(0);
         assert_eq!(world.purge(one), Ok(()), "seed {seed}");
-        assert_eq!(world.dead(), Vec::<u64>::new(), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
         world.check_content();
     }
+}
+
+/// While a purge goes on other blocks are written, a volume is deleted, and programs and erases fail now and then. What was dead when it
+/// began is gone.
+#[test]
+fn a_purge_goes_on_beside_writers_and_failures() {
+    for seed in 0..16 {
+        let mut world = World::with_volumes(seed, &[200, 200, 100]);
+        let namespaces = [0, 1, 2].map(|volume| world.namespace(volume));
+        let mut random = diecut_testing::Random::of(seed);
+        for round in 0..3 {
+            for _ in 0..60 {
+                let namespace = namespaces[random.below(2) as usize];
+                world.write(namespace, random.below(190), 1 + random.below(9));
+            }
+            if round == 0 {
+                for lba in 0..90 {
+                    world.write(namespaces[2], lba, 1);
+                }
+            }
+            if round == 1 {
+                world.herd.done(ControlRequest::DeleteVolume("volume-2".to_owned()));
+                world.live.retain(|(of, _), _| *of != namespaces[2]);
+            }
+            world.zero(namespaces[0], random.below(100), 100);
+            let die = FaultyDie { channel: ((seed + round) % 4) as u16, die: 0 };
+            let kind = if round == 0 { OperationKind::Program } else { OperationKind::Erase };
+            let media = world.herd.shards[0].media_mut();
+            let done =
+                media.die_statistics(u32::from(die.channel) * media.geometry().dies_per_channel as u32);
+            let begun = if round == 0 { done.program_units } else { done.erases };
+            media.add_fault(Fault::Fail { die, kind, nth: begun + random.below(3) });
+            let dead = world.dead();
+            let token = world.begin(namespaces[round as usize % 2], NamespaceOperation::Purge);
+            for _ in 0..30 {
+                world.write(namespaces[1], random.below(190), 1 + random.below(9));
+            }
+            let result = world.end(token).result;
+            assert_eq!(result, Ok(()), "seed {seed}, round {round}");
+            let still = tags_on(world.herd.shards[0].media());
+            let found: Vec<_> = dead.iter().filter(|tag| still.contains(tag)).collect();
+            assert!(found.is_empty(), "seed {seed}, round {round}: {found:x?}");
+            world.check_content();
+        }
+    }
+}
+
+/// Without protected memory staging is in ordinary memory, and block states lie in a log on flash.
+#[test]
+fn a_device_without_protected_memory_is_purged() {
+    for seed in 0..3 {
+        let options =
+            Options { backing: Backing::Tags, pacing: Pacing::Modelled, seed, ..Options::default() };
+        let mut profile = Profile::named("tiny").unwrap();
+        profile.protected_memory_bytes = 0;
+        profile.geometry.channels = 4;
+        profile.geometry.blocks_per_plane = 100;
+        let mut device = Device::create(&profile, options).unwrap();
+        device.keep_discarded();
+        let mut world = World::with_volumes_on(device, seed, &[200, 200]);
+        let (one, other) = (world.namespace(0), world.namespace(1));
+        for at in 0..60 {
+            world.write(one, (at * 7) % 190, 1 + at % 9);
+            world.write(other, (at * 11) % 190, 1 + at % 5);
+        }
+        world.zero(one, 0, 200);
+        assert!(!world.dead().is_empty());
+        assert_eq!(world.purge(other), Ok(()), "seed {seed}");
+        assert_eq!(world.dead_in_short(), Vec::<u64>::new(), "seed {seed}");
+        world.check_content();
+    }
+}
+
+/// A die that does not answer keeps what it holds: the purge comes to an end, and says so.
+#[test]
+fn a_purge_that_cannot_be_done_is_told() {
+    let mut world = World::with_volumes(3, &[200, 200]);
+    let (one, other) = (world.namespace(0), world.namespace(1));
+    for at in 0..60 {
+        world.write(one, (at * 7) % 190, 1 + at % 9);
+        world.write(other, (at * 11) % 190, 1 + at % 5);
+    }
+    world.zero(one, 0, 200);
+    let number = world.herd.shards[0].state().vssds["vssd-a"].number;
+    let held = diecut_vssd::held_blocks(world.herd.shards[0].pool(), VssdId(number));
+    let place = held[0].1;
+    let die = FaultyDie { channel: place.channel.0, die: place.die.0 };
+    let from_ns = world.herd.now.0;
+    world.herd.shards[0].media_mut().add_fault(Fault::DieOffline { die, from_ns });
+    let result = world.purge(one);
+    assert!(result.is_err(), "{result:?}");
+    assert!(!world.dead().is_empty(), "it was right");
+}
+
+#[test]
+fn planted_bugs_are_noticed() {
+    diecut_testing::planted::all_are_noticed(&[
+        ("log: a purge leaves staging as it is", two_volumes),
+        ("log: slots are not cleared", two_volumes),
+        ("log: filler is what a slot held before", purged_twice),
+        ("zoned: slots are not cleared", reset_zones),
+    ]);
 }

@@ -66,6 +66,18 @@ fn erases(world: &PoolWorld) -> (u64, u64) {
 
 #[test]
 fn what_was_given_back_is_erased_and_what_is_held_stays() {
+    freed_blocks();
+}
+
+#[test]
+fn planted_bugs_are_noticed() {
+    diecut_testing::planted::all_are_noticed(&[
+        ("vssd: a purge erases nothing", freed_blocks),
+        ("vssd: erases of a purge not counted", freed_blocks),
+    ]);
+}
+
+fn freed_blocks() {
     for isolation in [Isolation::Die, Isolation::Software] {
         let (mut world, one, other) = world(isolation);
         let held = fill(&mut world, one, HELD);

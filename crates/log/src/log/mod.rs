@@ -21,8 +21,8 @@ use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, 
 /// How long after it was last called a log that found no room on the medium wants to look again.
 const LOOK_AGAIN: Span = Span::from_secs(1);
 
-/// How long a purge waits for somebody below who still reads a slot.
-const LOOK_AT_SLOTS: Span = Span::from_millis(1);
+/// How long a purge waits for somebody below who still reads a slot, or for an anchor to go on.
+const LOOK_AT_PURGE: Span = Span::from_millis(1);
 
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
@@ -240,7 +240,7 @@ impl Log {
     /// When writers that wait for the cleaner may go on, or the medium, which had no room, is to be asked again: [`Log::work`] is to be
     /// called then, and [`Log::look_for_room`] before.
     pub fn deadline(&self) -> Time {
-        let purge = if self.purge.looks_again() { self.worked_at + LOOK_AT_SLOTS } else { Time::NEVER };
+        let purge = if self.purge.looks_again() { self.worked_at + LOOK_AT_PURGE } else { Time::NEVER };
         self.writer.pace.deadline().min(self.looks_for_room_at()).min(purge)
     }
 
@@ -564,7 +564,7 @@ impl Log {
 
     /// State in one line per slot, segment and victim, for debugging.
     pub fn describe(&self) -> String {
-        let Log { writer, cleaner, .. } = self;
-        format!("{writer}{}{}{cleaner}", writer.staging, writer.segments)
+        let Log { writer, cleaner, purge, .. } = self;
+        format!("{writer}{}{}{cleaner}{purge}", writer.staging, writer.segments)
     }
 }
