@@ -12,7 +12,7 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 21] = [
+const SOURCES: [&str; 22] = [
     "crates/api/src/setup.rs",
     "crates/api/src/object.rs",
     "crates/api/src/panics.rs",
@@ -26,6 +26,7 @@ const SOURCES: [&str; 21] = [
     "crates/spec/src/path.rs",
     "crates/spec/src/qos.rs",
     "crates/spec/src/qos_status.rs",
+    "crates/spec/src/sanitize.rs",
     "crates/spec/src/subsystem.rs",
     "crates/spec/src/tenant.rs",
     "crates/spec/src/volume.rs",

@@ -383,10 +383,11 @@ mod test {
             read_latency: Default::default(),
             write_latency: Default::default(),
         });
-        let subsystems = setup
-            .subsystems
-            .iter()
-            .map(|subsystem| SubsystemStatus { subsystem: subsystem.clone(), controllers: Vec::new() });
+        let subsystems = setup.subsystems.iter().map(|subsystem| SubsystemStatus {
+            subsystem: subsystem.clone(),
+            controllers: Vec::new(),
+            sanitize: None,
+        });
         let device = serde_json::json!({
             "name": "tiny", "channels": 1, "dies_per_channel": 1, "raw_capacity": 0, "free_channels": 0,
             "free_dies": 0, "bad_erase_blocks": 0, "erases_per_channel": []

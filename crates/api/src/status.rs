@@ -1,7 +1,9 @@
 //! What exists, with figures since the server started unless said otherwise.
 
 use crate::setup::Durability;
-use diecut_spec::{QosSetStatus, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearStatus};
+use diecut_spec::{
+    QosSetStatus, SanitizeStatus, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearStatus,
+};
 use serde::{Deserialize, Serialize};
 
 /// Everything that exists.
@@ -230,6 +232,9 @@ pub struct SubsystemStatus {
     pub subsystem: SubsystemSpec,
     /// Connected controllers.
     pub controllers: Vec<Controller>,
+    /// The most recent sanitize operation that a host began; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitize: Option<SanitizeStatus>,
 }
 
 /// A connected controller.

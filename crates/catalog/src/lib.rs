@@ -36,7 +36,7 @@ pub use copy::CATALOG_TOKEN_BIT;
 pub use error::CatalogError;
 pub use record::Changes;
 pub use reservation::{RegistrantRecord, ReservationRecord};
-pub use sanitize::{SanitizeRecord, SanitizeState};
+pub use sanitize::SanitizeRecord;
 pub use state::{PoolRecord, State, VolumeRecord};
 pub use store::Catalog;
 pub use vssd_record::{VssdRecord, ZoneRoomRecord};

@@ -1,5 +1,6 @@
 //! Sanitize operations of subsystems (NVMe Base 2.0 section 8.20), which go on over restarts.
 
+use diecut_spec::SanitizeState;
 use serde::{Deserialize, Serialize};
 
 /// The most recent sanitize operation of a subsystem.
@@ -10,20 +11,6 @@ pub struct SanitizeRecord {
     pub state: SanitizeState,
     /// Dword 10 of the command that began it.
     pub cdw10: u32,
-}
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SanitizeState {
-    /// It goes on.
-    InProgress,
-    /// It was completed.
-    Completed,
-    /// It failed, and the subsystem does not serve.
-    Failed,
-    /// It failed, and a host left the failure mode.
-    FailureLeft,
 }
 
 #[cfg(test)]

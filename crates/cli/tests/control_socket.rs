@@ -61,7 +61,7 @@ fn status_after(requests: &[ControlRequest]) -> Status {
                 write_latency_ns: [0; 4],
             }),
             ControlRequest::CreateSubsystem(spec) => {
-                status.subsystems.push(SubsystemStatus { spec, controllers: Vec::new() });
+                status.subsystems.push(SubsystemStatus { spec, controllers: Vec::new(), sanitize: None });
             }
             _ => {}
         }

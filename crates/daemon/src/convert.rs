@@ -167,6 +167,7 @@ fn latency([p50_ns, p99_ns, p99_9_ns, p99_99_ns]: [u64; 4]) -> status::Latency {
 
 fn subsystem(subsystem: control::SubsystemStatus) -> status::SubsystemStatus {
     status::SubsystemStatus {
+        sanitize: subsystem.sanitize,
         subsystem: subsystem.spec,
         controllers: subsystem
             .controllers

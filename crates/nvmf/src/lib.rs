@@ -86,7 +86,7 @@ pub use ocp::{MediaFigures, PanicsTold, Question, Tidings};
 pub use placement::PlacementFigures;
 pub use reservation::{KeepReservation, KeptReservation, ReservationRecord};
 pub use restoring::{restore_reservation, restore_sanitize};
-pub use sanitize::{KeepSanitize, KeptSanitize, SanitizeRecord, SanitizeState};
+pub use sanitize::{KeepSanitize, KeptSanitize, SanitizeRecord, SanitizeState, sanitize_status};
 pub use target::Target;
 pub use tcp::Outbox;
 pub use watch::{CommandOutline, OperationOutline};

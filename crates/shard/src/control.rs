@@ -4,8 +4,9 @@
 use diecut_spec::latency::LatencyReport;
 use diecut_spec::older;
 pub use diecut_spec::{
-    ChannelWear, NamespaceSpec, PathSpec, PathState, QosSetChange, QosSetSpec, QosSetStatus, SubsystemSpec,
-    TenantSpec, VolumeSpec, VssdSpec, WearExchange, WearInForce, WearSettings, WearStatus,
+    ChannelWear, NamespaceSpec, PathSpec, PathState, QosSetChange, QosSetSpec, QosSetStatus, SanitizeState,
+    SanitizeStatus, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearExchange, WearInForce, WearSettings,
+    WearStatus,
 };
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
@@ -473,6 +474,8 @@ pub struct SubsystemStatus {
     pub spec: SubsystemSpec,
     /// Connected controllers: host NQN, controller id, number of I/O queues.
     pub controllers: Vec<(String, u16, u16)>,
+    /// The most recent sanitize operation, if there was one.
+    pub sanitize: Option<SanitizeStatus>,
 }
 
 /// Whether a subsystem's name is built as the specification asks for; others are served, too.

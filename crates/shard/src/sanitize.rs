@@ -3,20 +3,31 @@
 use crate::control::{ControlError, ControlErrorKind};
 use crate::owners::Owners;
 use crate::registry::qualified;
-use diecut_catalog::{SanitizeRecord, SanitizeState, State};
+use diecut_catalog::{SanitizeRecord, State};
 use diecut_media::Divide;
 use diecut_nvmf as target;
+use diecut_spec::{SanitizeState, SanitizeStatus};
 use diecut_units::Time;
 
 /// As the catalog has it.
 pub(crate) fn record_of(record: target::SanitizeRecord) -> SanitizeRecord {
-    let state = match record.state {
+    SanitizeRecord { state: state_of(record.state), cdw10: record.cdw10 }
+}
+
+fn state_of(state: target::SanitizeState) -> SanitizeState {
+    match state {
         target::SanitizeState::InProgress => SanitizeState::InProgress,
         target::SanitizeState::Completed => SanitizeState::Completed,
         target::SanitizeState::Failed => SanitizeState::Failed,
         target::SanitizeState::FailureLeft => SanitizeState::FailureLeft,
-    };
-    SanitizeRecord { state, cdw10: record.cdw10 }
+    }
+}
+
+/// What administrators are told of a subsystem that lives here.
+pub(crate) fn status<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<SanitizeStatus> {
+    let (state, progress) = target::sanitize_status(&here.plane.nvme.target, &qualified(nqn))?;
+    let percent = |progress: u16| (u32::from(progress) * 100 / 65_536) as u8;
+    Some(SanitizeStatus { state: state_of(state), progress_percent: progress.map(percent) })
 }
 
 fn of_record(record: SanitizeRecord) -> target::SanitizeRecord {

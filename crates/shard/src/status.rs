@@ -7,6 +7,7 @@ use crate::latency_report;
 use crate::owners::Owners;
 use crate::panics::FENCED;
 use crate::qos;
+use crate::sanitize;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::{Serves, Size};
@@ -245,6 +246,7 @@ fn subsystem_status<M: Divide>(here: &Owners<M>, nqn: &str) -> SubsystemStatus {
     SubsystemStatus {
         spec: here.registry.state.subsystems[nqn].clone(),
         controllers: own.map(|one| (one.host, one.controller_id, one.io_queues)).collect(),
+        sanitize: sanitize::status(here, nqn),
     }
 }
 

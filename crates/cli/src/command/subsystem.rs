@@ -120,6 +120,9 @@ impl Subsystem {
                     print::json(subsystem);
                 } else {
                     print::table(&HEADER, vec![row(subsystem)]);
+                    if let Some(sanitize) = &subsystem.sanitize {
+                        print::line(&format!("most recent sanitize: {}", sanitize.describe()));
+                    }
                 }
                 Ok(())
             }

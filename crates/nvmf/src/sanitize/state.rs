@@ -222,6 +222,12 @@ impl Sanitizing {
         SanitizeRecord { state, ..last }
     }
 
+    /// How far it is, and how much is done while it goes on.
+    pub(super) fn status(&self) -> Option<(SanitizeState, Option<u16>)> {
+        let goes_on = self.goes_on().then(|| (SanitizeState::InProgress, Some(self.page().sprog.get())));
+        goes_on.or(self.last.map(|last| (last.state, None)))
+    }
+
     /// What hosts read.
     pub(crate) fn page(&self) -> SanitizeLog {
         let cdw10 = match (&self.stage, self.last) {
