@@ -7,7 +7,7 @@ use diecut_catalog::{SanitizeRecord, State};
 use diecut_media::Divide;
 use diecut_nvmf as target;
 use diecut_spec::{SanitizeState, SanitizeStatus};
-use diecut_units::Time;
+use diecut_units::{Time, mutant};
 
 /// As the catalog has it.
 pub(crate) fn record_of(record: target::SanitizeRecord) -> SanitizeRecord {
@@ -43,14 +43,18 @@ fn of_record(record: SanitizeRecord) -> target::SanitizeRecord {
 /// Tells the target what outlived a power loss, or a fence, of the sanitize operation of a subsystem: one that was not over goes on.
 pub(crate) fn restore<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
     let Some(record) = here.registry.state.sanitizes.get(nqn) else { return };
+    if mutant!("shard: sanitize operations are not restored") {
+        return;
+    }
     let nvme = &mut here.plane.nvme;
     target::restore_sanitize(&mut nvme.target, &qualified(nqn), of_record(*record), now, &mut nvme.actions);
 }
 
-/// Refuses to change the namespaces of a subsystem, or to take it away, while it is sanitized: what would be taken away might not be erased.
+/// Refuses to change the namespaces of a subsystem, to take it away, or to move tenants, while it is sanitized: what would be taken away might
+/// not be erased, and a move waits for what namespaces have.
 pub(crate) fn is_over(state: &State, nqn: &str) -> Result<(), ControlError> {
     let goes_on = |record: &&SanitizeRecord| record.state == SanitizeState::InProgress;
-    if state.sanitizes.get(nqn).filter(goes_on).is_none() {
+    if state.sanitizes.get(nqn).filter(goes_on).is_none() || mutant!("shard: namespaces go while sanitized") {
         return Ok(());
     }
     let message = format!(

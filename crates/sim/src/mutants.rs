@@ -463,6 +463,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("nvmf: the end of a sanitize is not told", "crates/nvmf/tests/sanitize.rs", "as the one before"),
     ("nvmf: a sanitize is answered before it is durable", "crates/nvmf/tests/sanitize.rs", "as the one before"),
     ("nvmf: changes that come meanwhile are answered with the first", "crates/shard/tests/reserving_seeds.rs", "hosts of seeds have volumes of their own"),
+    ("shard: sanitize operations are not restored", "crates/shard/tests/sanitize.rs", "hosts of seeds do not sanitize"),
+    ("shard: namespaces go while sanitized", "crates/shard/tests/sanitize.rs", "as the one before"),
     ("shard: reservations are not restored", "crates/shard/tests/reserving_seeds.rs", "as the one before"),
     ("nvmf: shutdown flushes no cache", "crates/nvmf/tests/associations.rs", "a power cut right after a shutdown is drawn too seldom; crates/sim/seeds/0022-shutdown-of-a-cache-planted.toml is a run that catches it"),
     ("nvmf: silent connections keep all places", "crates/nvmf/tests/memory.rs", "needs a host that comes again while silent ones hold all places: hosts of most seeds are connected before"),

@@ -13,6 +13,10 @@ pub(crate) struct Chunks {
 }
 
 impl Backend for Chunks {
+    fn purges(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn begin(
         &self,

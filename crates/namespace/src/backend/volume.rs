@@ -16,6 +16,10 @@ pub(crate) struct Volume {
 }
 
 impl Backend for Volume {
+    fn purges(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn begin(
         &self,

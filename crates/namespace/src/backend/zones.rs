@@ -14,6 +14,10 @@ pub(crate) struct Zones {
 }
 
 impl Backend for Zones {
+    fn purges(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn begin(
         &self,

@@ -20,21 +20,14 @@ mod work;
 pub(crate) use command::execute;
 pub use record::{KeepSanitize, KeptSanitize, SanitizeRecord, SanitizeState};
 pub(crate) use rules::lets_admin_through;
+pub use run::sanitize_status;
 pub(crate) use run::{complete, give_up, go_on, kept, look_at, restore};
 pub(crate) use state::Sanitizing;
 
 use crate::config::SubsystemConfig;
-use crate::target::Target;
-use diecut_nvme::QualifiedName;
 
 /// Whether a subsystem's hosts are offered it: all namespaces can erase what is no longer there. Chunks are not asked for it.
 pub(crate) fn is_offered(subsystem: &SubsystemConfig) -> bool {
     let mut namespaces = subsystem.namespaces.values().map(|one| &one.properties);
     namespaces.all(|properties| properties.purges && properties.chunks.is_none())
-}
-
-/// How far the most recent sanitize operation of a subsystem that lives here is, and how much of it is done, in 65,536ths, while it goes on.
-pub fn sanitize_status(target: &Target, nqn: &QualifiedName) -> Option<(SanitizeState, Option<u16>)> {
-    let subsystems = &target.shared.subsystems;
-    subsystems.get(subsystems.find(nqn)?).sanitizing.status()
 }

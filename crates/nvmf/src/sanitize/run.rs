@@ -156,3 +156,9 @@ pub(crate) fn give_up(target: &mut Target, index: u32, actions: &mut Vec<Action>
         actions.push(Action::GiveUp(source_of(index), Some(sanitize_token(index))));
     }
 }
+
+/// How far the most recent sanitize operation of a subsystem that lives here is, and how much of it is done, in 65,536ths, while it goes on.
+pub fn sanitize_status(target: &Target, nqn: &QualifiedName) -> Option<(SanitizeState, Option<u16>)> {
+    let subsystems = &target.shared.subsystems;
+    subsystems.get(subsystems.find(nqn)?).sanitizing.status()
+}

@@ -2,6 +2,7 @@
 
 use super::{Plan, differs, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, TenantSpec};
+use crate::sanitize;
 use crate::step::Step;
 use diecut_catalog::State;
 
@@ -52,6 +53,8 @@ pub(super) fn move_to(name: &str, shard: u16, plan: &mut Plan) -> Result<(), Con
     if !plan.next.tenants.contains_key(name) {
         return missing("tenant", name);
     }
+    // Tenants that share channels with it move, too; hosts would wait for all of the erases.
+    plan.next.sanitizes.keys().try_for_each(|nqn| sanitize::is_over(&plan.next, nqn))?;
     plan.steps = vec![Step::MoveTenant { tenant: name.to_owned(), shard }];
     Ok(())
 }

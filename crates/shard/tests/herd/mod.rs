@@ -519,6 +519,12 @@ impl Host {
         panic!("{entry:?} is never answered");
     }
 
+    /// Sends a command without data over its admin queue; nobody waits for the answer.
+    pub fn begin_admin(&mut self, entry: SubmissionEntry) {
+        self.next += 1;
+        self.admin.as_mut().expect("connected").1.submit_entry(Token(self.next), entry, None, 0);
+    }
+
     /// Sends a command over its I/O queue, and waits for the answer.
     pub fn io_command(
         &mut self,

@@ -1,0 +1,244 @@
+//! Goal: a sanitize that was begun is carried out whatever comes between, restarts and power cuts; its hosts find zeros
+//! and its result afterwards, hosts of others find what they wrote, and administrators take nothing away meanwhile. Method: shards in virtual
+//! time, hosts over NVMe/TCP, power cuts at random moments.
+
+mod herd;
+
+use diecut_nvme::log_page::lid;
+use diecut_nvme::sanitize::{Sanitize, SanitizeLog, action};
+use diecut_nvme::{Status, SubmissionEntry, opcode};
+use diecut_shard::control::*;
+use diecut_spec::Isolation;
+use diecut_testing::planted;
+use diecut_units::{Buffer, Time};
+use herd::{Herd, Host, device, subsystem, volume};
+use zerocopy::FromBytes;
+
+/// Blocks that hosts write.
+const LBAS: u64 = 64;
+const CDW10: u32 = 0x0A;
+
+/// A host of a tenant.
+struct Owner(Host);
+
+impl Owner {
+    fn new(name: &str, number: u8) -> Owner {
+        Owner(Host::with_id(name, number.into(), [number; 16]))
+    }
+
+    fn meet(&mut self, herd: &mut Herd) {
+        for _ in 0..200_000 {
+            if self.0.is_ready() {
+                return;
+            }
+            self.0.work(herd, false);
+            herd.step();
+        }
+        panic!("a host is never served");
+    }
+
+    fn io(&mut self, herd: &mut Herd, code: u8, lba: u64, data: Option<u64>) -> (Status, Vec<u8>) {
+        self.meet(herd);
+        let mut entry = SubmissionEntry { opcode: code, nsid: 1.into(), ..Default::default() };
+        diecut_nvme::io::LbaRange::plain(lba, 1).encode(&mut entry);
+        let room = if data.is_none() { 8 } else { 0 };
+        let data = data.map(|tag| Buffer::copy_from(&tag.to_le_bytes()));
+        self.0.io_command(herd, entry, data, room)
+    }
+
+    fn fill(&mut self, herd: &mut Herd, seed: u64) {
+        for lba in 0..LBAS {
+            let (status, _) = self.io(herd, opcode::io::WRITE, lba, Some(seed << 32 | lba + 1));
+            assert_eq!(status, Status::SUCCESS);
+        }
+    }
+
+    /// Checks that all of it is what [`Owner::fill`] wrote, or zeros.
+    fn look(&mut self, herd: &mut Herd, seed: Option<u64>) {
+        for lba in 0..LBAS {
+            let (status, data) = self.io(herd, opcode::io::READ, lba, None);
+            let expected = seed.map_or(0, |seed| seed << 32 | lba + 1);
+            assert_eq!((status, data), (Status::SUCCESS, expected.to_le_bytes().to_vec()), "block {lba}");
+        }
+    }
+
+    fn entry() -> SubmissionEntry {
+        let mut entry = SubmissionEntry { opcode: opcode::admin::SANITIZE, ..Default::default() };
+        let sanitize = Sanitize { action: action::BLOCK_ERASE, unrestricted: true, ..Default::default() };
+        sanitize.encode(&mut entry);
+        entry
+    }
+
+    fn sanitize(&mut self, herd: &mut Herd) -> Status {
+        self.meet(herd);
+        self.0.admin_command(herd, Owner::entry(), None, 0).0
+    }
+
+    /// SPROG, SSTAT and SCDW10.
+    fn figures(&mut self, herd: &mut Herd) -> (u16, u16, u32) {
+        self.meet(herd);
+        let page = self.0.log_page(herd, lid::SANITIZE_STATUS, 512);
+        let log = SanitizeLog::read_from_bytes(&page).unwrap();
+        (log.sprog.get(), log.sstat.get(), log.scdw10.get())
+    }
+
+    /// Waits until nothing goes on. How it ended.
+    fn wait(&mut self, herd: &mut Herd) -> u16 {
+        for _ in 0..100_000 {
+            let (progress, status, _) = self.figures(herd);
+            if status & 7 != 2 {
+                assert_eq!(progress, 0xFFFF);
+                return status;
+            }
+        }
+        panic!("a sanitize never ends");
+    }
+}
+
+fn cut(herd: Herd, owners: &mut [Owner], shards: u16, seed: u64, power: bool) -> Herd {
+    owners.iter_mut().for_each(|one| one.0.server_died());
+    let (device, now) = herd.end(power);
+    Herd::new(device, shards, seed, now)
+}
+
+/// Two tenants with data.
+fn world(shards: u16, seed: u64) -> (Herd, [Owner; 2]) {
+    let mut herd = Herd::new(device(seed), shards, seed, Time::ZERO);
+    let mut owners = [Owner::new("a", 1), Owner::new("b", 2)];
+    for (owner, name) in owners.iter_mut().zip(["a", "b"]) {
+        herd.add_tenant(name, Isolation::Channel, 0);
+        owner.fill(&mut herd, seed);
+    }
+    (herd, owners)
+}
+
+fn told(herd: &mut Herd, name: &str) -> Option<SanitizeStatus> {
+    let nqn = subsystem(name).nqn;
+    herd.status().subsystems.into_iter().find(|one| one.spec.nqn == nqn).unwrap().sanitize
+}
+
+#[test]
+fn a_subsystem_is_sanitized_and_others_are_not() {
+    for (shards, seed) in [(1, 1), (2, 2), (3, 3)] {
+        let (mut herd, mut owners) = world(shards, seed);
+        let nqn = subsystem("a").nqn;
+        assert_eq!(told(&mut herd, "a"), None);
+        assert_eq!(owners[0].figures(&mut herd), (0xFFFF, 0, 0));
+        assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+        // Whoever asks now is told, and nothing is taken away or added.
+        if owners[0].figures(&mut herd).1 & 7 == 2 {
+            assert_eq!(told(&mut herd, "a").unwrap().state, SanitizeState::InProgress);
+        }
+        owners[1].look(&mut herd, Some(seed));
+        assert_eq!(owners[0].wait(&mut herd), 0x101);
+        owners[0].look(&mut herd, None);
+        owners[1].look(&mut herd, Some(seed));
+        let state = SanitizeState::Completed;
+        assert_eq!(told(&mut herd, "a"), Some(SanitizeStatus { state, progress_percent: None }));
+        assert_eq!(told(&mut herd, "b"), None);
+        // The result stands after a restart, and what is written since stays.
+        owners[0].fill(&mut herd, 77);
+        let mut herd = cut(herd, &mut owners, 1 + shards % 3, seed + 10, seed % 2 == 0);
+        assert_eq!(owners[0].figures(&mut herd), (0xFFFF, 0x001, CDW10));
+        owners[0].look(&mut herd, Some(77));
+        owners[1].look(&mut herd, Some(seed));
+        // A subsystem of the name that comes later was never sanitized.
+        herd.done(ControlRequest::DeleteSubsystem(nqn));
+        assert!(herd.shards[0].state().sanitizes.is_empty());
+        herd.done(ControlRequest::CreateSubsystem(subsystem("a")));
+        assert_eq!(told(&mut herd, "a"), None);
+    }
+}
+
+/// Cuts and deaths at any moment of it: once it was answered it is carried out.
+fn cuts_at_any_moment() {
+    let mut seen = [0; 3];
+    for seed in 0..24u64 {
+        let (mut herd, mut owners) = world(1 + (seed % 2) as u16, 100 + seed);
+        owners[0].meet(&mut herd);
+        // It begins, perhaps, and perhaps ends.
+        let mut is_answered = false;
+        if seed % 4 != 0 {
+            assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+            is_answered = true;
+        } else {
+            owners[0].0.begin_admin(Owner::entry());
+        }
+        for _ in 0..1u64 << (seed * 2 / 3) {
+            owners[0].0.work(&mut herd, false);
+            herd.step();
+        }
+        let mut herd = cut(herd, &mut owners, 1 + (seed % 3) as u16, seed + 200, seed % 3 != 0);
+        let known = herd.shards[0].state().sanitizes.get(&subsystem("a").nqn).copied();
+        let Some(known) = known else {
+            assert!(!is_answered, "seed {seed}: what was answered is forgotten");
+            owners[0].look(&mut herd, Some(100 + seed));
+            seen[0] += 1;
+            continue;
+        };
+        seen[if known.state == SanitizeState::InProgress { 1 } else { 2 }] += 1;
+        let erased = owners[0].wait(&mut herd);
+        assert!(matches!(erased, 0x001 | 0x101), "seed {seed}: {erased:#x}");
+        assert_eq!(owners[0].figures(&mut herd).2, CDW10);
+        owners[0].look(&mut herd, None);
+        owners[1].look(&mut herd, Some(100 + seed));
+    }
+    assert!(seen.iter().all(|one| *one > 0), "cuts come before, amid and after: {seen:?}");
+}
+
+#[test]
+fn a_sanitize_that_was_answered_is_carried_out() {
+    cuts_at_any_moment();
+}
+
+/// Its namespaces stay while it goes on, and no tenant moves.
+fn administrators_wait() {
+    let (mut herd, mut owners) = world(2, 40);
+    let nqn = subsystem("a").nqn;
+    let spare = VolumeSpec { name: "spare".to_owned(), ..volume("a") };
+    herd.done(ControlRequest::CreateVolume(spare));
+    let mut refused = 0;
+    for round in 0..12u16 {
+        owners[0].fill(&mut herd, u64::from(round));
+        assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+        let requests = [
+            ControlRequest::DetachNamespace { subsystem: nqn.clone(), nsid: 1 },
+            ControlRequest::AttachNamespace { subsystem: nqn.clone(), nsid: 2, volume: "spare".to_owned() },
+            ControlRequest::DeleteSubsystem(nqn.clone()),
+            ControlRequest::MoveTenant { tenant: "a".to_owned(), shard: 0 },
+        ];
+        let goes_on = |herd: &Herd| {
+            let record = herd.shards[0].state().sanitizes.get(&nqn);
+            record.is_some_and(|one| one.state == SanitizeState::InProgress)
+        };
+        if goes_on(&herd) {
+            match herd.ask(requests[usize::from(round) % 4].clone()) {
+                ControlResponse::Refused(error) => {
+                    assert!(error.message.contains("is being sanitized"), "{}", error.message);
+                    refused += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(owners[0].wait(&mut herd), 0x101);
+        owners[0].look(&mut herd, None);
+        // Its result goes along.
+        let shard = round % 2;
+        herd.done(ControlRequest::MoveTenant { tenant: "a".to_owned(), shard });
+        assert_eq!(owners[0].figures(&mut herd), (0xFFFF, 0x101, CDW10));
+    }
+    assert!(refused > 8, "requests met it: {refused}");
+    owners[1].look(&mut herd, Some(40));
+}
+
+#[test]
+fn namespaces_stay_while_they_are_sanitized() {
+    administrators_wait();
+}
+
+/// The tests above fail where a bug is planted.
+#[test]
+fn planted_bugs_are_noticed() {
+    planted::is_noticed("shard: sanitize operations are not restored", cuts_at_any_moment);
+    planted::is_noticed("shard: namespaces go while sanitized", administrators_wait);
+}
