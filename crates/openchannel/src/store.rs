@@ -169,7 +169,6 @@ impl ChunkStore {
             && self.writer.is_done()
             && self.operations.is_empty()
             && self.syncs_under_way == 0
-            && self.purges.iter().all(Vec::is_empty)
     }
 
     /// How a chunk is, if it exists.

@@ -406,8 +406,35 @@ fn a_purge_that_cannot_be_done_is_told() {
     let from_ns = world.herd.now.0;
     world.herd.shards[0].media_mut().add_fault(Fault::DieOffline { die, from_ns });
     let result = world.purge(one);
-    assert!(result.is_err(), "{result:?}");
+    assert!(matches!(result, Err(NamespaceError::ReadOnly { .. })), "{result:?}");
     assert!(!world.dead().is_empty(), "it was right");
+}
+
+/// What lives and cannot be read any more stays, and keeps what lies beside it: the purge says so.
+#[test]
+fn what_cannot_be_read_is_told() {
+    let mut world = World::with_volumes(3, &[200, 200]);
+    let (one, other) = (world.namespace(0), world.namespace(1));
+    for at in 0..60 {
+        world.write(one, (at * 7) % 190, 1 + at % 9);
+        world.write(other, (at * 11) % 190, 1 + at % 5);
+    }
+    let number = world.herd.shards[0].state().vssds["vssd-a"].number;
+    let held = diecut_vssd::held_blocks(world.herd.shards[0].pool(), VssdId(number));
+    for _ in 0..2000 {
+        world.herd.step();
+    }
+    let mut lost = 0;
+    for (_, place) in held {
+        let media = world.herd.shards[0].media_mut();
+        for page in 1..media.programmed_pages(place) {
+            media.lose_page(place, page);
+            lost += 1;
+        }
+    }
+    assert!(lost > 0, "all that was written is on flash by then");
+    let result = world.purge(one);
+    assert!(matches!(result, Err(NamespaceError::NotErased { .. })), "{result:?}");
 }
 
 #[test]

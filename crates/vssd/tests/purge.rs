@@ -173,3 +173,27 @@ fn bad_blocks_are_tried_and_told_of() {
         world.pool.check_invariants();
     }
 }
+
+/// All blocks that the vSSDs may hold are held: what is free besides is erased one at a time, and the rest can be had as before.
+#[test]
+fn a_purge_leaves_a_block_to_holders() {
+    let (mut world, one, other) = world(Isolation::Software);
+    let mut held: Vec<_> = (0..4).map(|_| fill(&mut world, one, GONE)).collect();
+    for id in [one, other] {
+        while let Ok(block) = world.space(id).allocate(UnitIndex(0), Purpose(1)) {
+            world.append(id, SpaceToken(1), block, GONE, IoClass::HostWrite);
+            held.extend((id == one).then_some(block));
+            world.run();
+        }
+    }
+    // Others take their places, so that these lie among the few that nobody may hold.
+    for block in held.drain(..4) {
+        free(&mut world, one, block);
+        fill(&mut world, one, HELD);
+    }
+    let free: u32 =
+        (0..world.space(one).unit_count()).map(|unit| world.space(one).free_blocks(UnitIndex(unit))).sum();
+    let before = blocks_with(&world.media, GONE).len();
+    assert_eq!(purge(&mut world, one), Ok(()), "{free} blocks are free");
+    assert!(blocks_with(&world.media, GONE).len() < before);
+}

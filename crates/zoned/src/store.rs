@@ -234,7 +234,6 @@ impl ZoneStore {
             && self.retiring.is_empty()
             && !self.is_sweeping
             && !self.journal.is_writing()
-            && self.purging.is_empty()
     }
 
     /// When [`ZoneStore::work`] has something to do though nothing came.

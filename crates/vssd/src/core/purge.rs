@@ -119,6 +119,8 @@ impl Core {
         match block.use_of() {
             Use::Free if block.erase_count > erases => Next::Done,
             Use::Free if self.blocks.free_count(die) > LEAVE_FREE => Next::Erase { is_retired: false },
+            // Others that are erased, or copied to, are free again soon.
+            Use::Free if self.has_taken(die) => Next::Waits,
             // A holder may need it at any moment.
             Use::Free => Next::Cannot,
             Use::Excluded => Next::Erase { is_retired: true },
@@ -127,6 +129,12 @@ impl Core {
             Use::Held if is_erased && block.erase_count > erases => Next::Done,
             Use::Held | Use::Returned | Use::Departed | Use::Copy | Use::Purged { .. } => Next::Waits,
         }
+    }
+
+    /// Whether blocks of a die are taken for purges or copies.
+    fn has_taken(&self, die: u32) -> bool {
+        let is_taken = |number| matches!(self.blocks[number].use_of(), Use::Purged { .. } | Use::Copy);
+        self.blocks.of_die(die).any(is_taken)
     }
 
     fn begin_erase<M: Media + ?Sized>(
