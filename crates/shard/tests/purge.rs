@@ -237,6 +237,30 @@ fn reset_zones() {
     }
 }
 
+/// So are chunks of an Open-Channel namespace.
+#[test]
+fn chunks_that_were_reset_are_gone() {
+    let mut world = World::over(new_device(5), Time::ZERO, 5);
+    world.herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
+    let flash = VssdSpec { serves: Serves::OpenChannel, ..vssd("a", "a", Isolation::Channel, 0) };
+    world.herd.done(ControlRequest::CreateVssd(flash));
+    world.herd.done(ControlRequest::CreateVolume(VolumeSpec::new("volume-0", "vssd-a", Size(2 << 20))));
+    let one = world.namespace(0);
+    for chunk in 0..3 {
+        world.write(one, chunk * ZONE_IUS, ZONE_IUS);
+    }
+    let reset = ChunkRequest::Reset { lbas: LbaList::run(ZONE_IUS, 1) };
+    world.run(one, NamespaceOperation::Chunk(reset)).result.unwrap();
+    world.live.retain(|(_, lba), _| lba / ZONE_IUS != 1);
+    assert_eq!(world.dead().len() as u64, ZONE_IUS, "a reset erases nothing");
+    let tokens = [0, 1].map(|_| world.begin(one, NamespaceOperation::Purge));
+    for token in tokens {
+        assert_eq!(world.end(token).result, Ok(()));
+    }
+    assert_eq!(world.dead_in_short(), Vec::<u64>::new());
+    world.check_content();
+}
+
 /// Two hosts ask at once, and both are answered; what was deleted before the second one asked is gone for it, too.
 #[test]
 fn purges_at_once_are_each_answered() {
