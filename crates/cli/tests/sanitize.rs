@@ -100,7 +100,7 @@ fn a_sanitize_goes_on_in_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = serve(folder.path());
     fill(&mut connect(&server, "b"), 1, 0xB0);
-    let show = ["subsystem", "show", NQN];
+    let show = ["--socket", "control.sock", "subsystem", "show", NQN];
     assert!(!done(folder.path(), &show).contains("sanitize"));
     for is_killed in [true, false] {
         let mut a = connect(&server, "a");
