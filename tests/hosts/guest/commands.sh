@@ -147,11 +147,22 @@ reservations() {
 }
 check reservations-of-one-host reservations
 formats() {
-  dd if=/tmp/block of="$A" bs=4k seek=7 oflag=direct 2>/dev/null && answers_to 'Invalid Field in Command' nvme format "$A" -n 1 -s 1 -f &&
+  dd if=/tmp/block of="$A" bs=4k seek=7 oflag=direct 2>/dev/null && answers_to 'Invalid Field in Command' nvme format "$A" -n 1 -s 2 -f && answers_to Success nvme format "$A" -n 1 -s 1 -f && block 7 1 | cmp - /tmp/zeros &&
     answers_to Success nvme format "$A" -n 1 -l 0 -s 0 -f && block 7 1 | cmp - /tmp/zeros
 }
 dd if=/dev/zero of=/tmp/zeros bs=4k count=1 2>/dev/null
 check formats-to-zeros formats
+# All data of the subsystem, and the page that tells how far it is. It was begun durably when it is answered, and ends by itself.
+sanitized() { nvme sanitize-log "$C" >/tmp/sanitize && grep -qE 'SSTAT\) *: *0x1(01)?$' /tmp/sanitize; }
+sanitizes() {
+  dd if=/tmp/block of="$A" bs=4k seek=9 oflag=direct 2>/dev/null && nvme id-ctrl "$C" -H >/tmp/id && grep -E 'Sanitize' /tmp/id &&
+    grep -qE '0x1.*Block Erase Sanitize Operation Supported' /tmp/id && grep -qE '0[^x].*Crypto Erase Sanitize Operation Not Supported' /tmp/id || return 1
+  for action in 3 4; do answers_to 'Invalid Field in Command' nvme sanitize "$C" -a $action || return 1; done
+  answers_to 'Invalid Field in Command' nvme sanitize "$C" -a 2 -d && answers_to Success nvme sanitize "$C" -a 2 && within 30 sanitized || { cat /tmp/sanitize; return 1; }
+  cat /tmp/sanitize && grep -qE 'SPROG\) *: *65535' /tmp/sanitize && block 9 1 | cmp - /tmp/zeros && answers_to Success nvme sanitize "$C" -a 1 &&
+    dd if=/tmp/block of="$A" bs=4k seek=9 oflag=direct 2>/dev/null && block 9 1 | cmp - /tmp/block && nvme sanitize-log "$C" | grep -E 'SSTAT\) *: *0x1$'
+}
+check sanitizes-to-zeros sanitizes
 pages() { nvme supported-log-pages "$C" >/tmp/pages && nvme fid-support-effects-log "$C" >/tmp/features && cat /tmp/features; }
 check pages-of-2.0 pages
 fi
