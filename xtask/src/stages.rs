@@ -137,7 +137,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 8] {
+    fn stages(&self) -> [(&'static str, Work); 9] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -148,6 +148,7 @@ impl Night {
             ("no protected memory, long", seeds("stack --no-protected-memory")),
             ("exchanges for even wear, long", seeds("stack --exchanges")),
             ("placement handles, long", seeds("stack --placement")),
+            ("QoS sets, long", seeds("stack --qos-sets")),
             ("zones, long", seeds("zones")),
             ("open-channel, long", seeds("open-channel")),
             ("real hosts, all", Work::Run("tests/hosts/run.sh")),
@@ -214,13 +215,14 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, unprotected, exchanges, placement, zones, chunks, hosts, fuzz] = night.stages();
+        let [stack, unprotected, exchanges, placement, qos_sets, zones, chunks, hosts, fuzz] = night.stages();
         assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(
             matches!(unprotected.1, Work::RunOwned(line) if line.ends_with("--no-protected-memory --seeds 7..57"))
         );
         assert!(matches!(exchanges.1, Work::RunOwned(line) if line.ends_with("--exchanges --seeds 7..57")));
+        assert!(matches!(qos_sets.1, Work::RunOwned(line) if line.ends_with("--qos-sets --seeds 7..57")));
         assert!(matches!(placement.1, Work::RunOwned(line) if line.ends_with("--placement --seeds 7..57")));
         assert!(matches!(zones.1, Work::RunOwned(line) if line.ends_with("--system zones --seeds 7..57")));
         assert!(

@@ -93,6 +93,11 @@ impl Subsystem {
                 let changed = client.create(&route::list_within(&nqn, "paths"), &path).await?;
                 let detail = format!("path {address} is {}", state.name());
                 print::made(json, changed, "set", "subsystem", &nqn, &detail);
+                let listen = client.status().await?.listen;
+                // A state can be said before the server listens there; more often the address has a slip.
+                if !json && !is_listened_on(address, &listen) {
+                    print::line(&format!("nobody listens on {address}: hosts connect to {listen}"));
+                }
                 Ok(())
             }
             Subsystem::Detach { nqn, nsid } => {
@@ -130,6 +135,13 @@ impl Subsystem {
     }
 }
 
+/// Whether hosts can come over an address of a server that listens there: all addresses of a machine are meant by `0.0.0.0` and `[::]`.
+fn is_listened_on(address: SocketAddr, listen: &str) -> bool {
+    let all = listen.split([',', ' ']).filter_map(|one| one.parse::<SocketAddr>().ok());
+    let mut all = all.filter(|one| one.port() == address.port());
+    all.any(|one| one.ip().is_unspecified() || one.ip() == address.ip())
+}
+
 /// One subsystem as a row under `HEADER`.
 pub(super) fn row(status: &SubsystemStatus) -> Vec<String> {
     let subsystem = &status.subsystem;
@@ -162,4 +174,17 @@ pub(super) fn row(status: &SubsystemStatus) -> Vec<String> {
 /// Header of [`row`].
 pub(super) const fn header() -> &'static [&'static str] {
     &HEADER
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn addresses_that_nobody_listens_on_are_known() {
+        let is = |address: &str, listen| is_listened_on(address.parse().unwrap(), listen);
+        assert!(is("192.0.2.1:4420", "192.0.2.1:4420") && is("192.0.2.1:4420", "0.0.0.0:4420"));
+        assert!(is("192.0.2.2:4421", "192.0.2.1:4420, 192.0.2.2:4421"));
+        assert!(!is("192.0.2.1:4421", "192.0.2.1:4420") && !is("192.0.2.2:4420", "192.0.2.1:4420"));
+    }
 }
