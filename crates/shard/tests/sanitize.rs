@@ -48,7 +48,7 @@ impl Owner {
 
     fn fill(&mut self, herd: &mut Herd, seed: u64) {
         for lba in 0..LBAS {
-            let (status, _) = self.io(herd, opcode::io::WRITE, lba, Some(seed << 32 | lba + 1));
+            let (status, _) = self.io(herd, opcode::io::WRITE, lba, Some((seed << 32) | (lba + 1)));
             assert_eq!(status, Status::SUCCESS);
         }
     }
@@ -57,7 +57,7 @@ impl Owner {
     fn look(&mut self, herd: &mut Herd, seed: Option<u64>) {
         for lba in 0..LBAS {
             let (status, data) = self.io(herd, opcode::io::READ, lba, None);
-            let expected = seed.map_or(0, |seed| seed << 32 | lba + 1);
+            let expected = seed.map_or(0, |seed| (seed << 32) | (lba + 1));
             assert_eq!((status, data), (Status::SUCCESS, expected.to_le_bytes().to_vec()), "block {lba}");
         }
     }
