@@ -100,6 +100,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fdp::TENANTS,
     fdp::CACHELIB,
     fdp::ISOLATION,
+    fdp::TAIL,
     performashape::EXPERIMENT,
     zns_rocksdb::EXPERIMENT,
     zns_sp4::EXPERIMENT,

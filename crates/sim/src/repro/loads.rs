@@ -27,6 +27,16 @@ impl Meter {
         self.bytes = 0;
         self.latency_ns.reset();
     }
+    /// What several loads met together, since the first of them was restarted.
+    pub fn of_all(loads: &[Plain]) -> Meter {
+        let mut all =
+            Meter { since: loads.first().map_or(Time::ZERO, |load| load.meter.since), ..Meter::new() };
+        for load in loads {
+            all.bytes += load.meter.bytes;
+            all.latency_ns.add(&load.meter.latency_ns).expect("histograms have the same bounds");
+        }
+        all
+    }
     pub fn count(&mut self, latency: Span, bytes: u64) {
         self.bytes += bytes;
         self.latency_ns.saturating_record(latency.0);

@@ -13,7 +13,7 @@ pub(in crate::repro) const CACHELIB: Experiment = Experiment {
     name: "fdp-cachelib",
     question: "What does a flash cache gain if its small and its large objects have a reclaim unit handle each?",
     source: "CacheLib on Flexible Data Placement (EuroSys'25)",
-    set_up: "One device, 2 channels of cnex-1tb with 512 blocks per plane of 8 pages, as one vSSD with 7 % over-provisioning. A cache takes 50 % \
+    set_up: "One device, 2 channels of tlc with 512 blocks per plane of 6 pages, as one vSSD with 7 % over-provisioning. A cache takes 50 % \
              or 100 % of what it exports: 4 % of that for small objects, 4 KiB writes at random, the rest for large ones, 64 KiB writes from end to \
              end, 12 MB/s each, open loop. Measured over as many bytes as an overwrite of what is exported, after three.",
     differs: &[
@@ -37,7 +37,7 @@ pub(in crate::repro) const ISOLATION: Experiment = Experiment {
              initially isolated (copies of the cleaner go to one reclaim unit) and persistently isolated (to one of each handle).",
     differs: &[
         "Which load the published figures are of is not known here; that of a cache comes near to them where room is plenty.",
-        "The drive has 512 reclaim units of 4 MiB. Each persistently isolated handle takes three of them, initially isolated ones take one.",
+        "The drive has 512 reclaim units of 3 MiB. Each persistently isolated handle takes three of them, initially isolated ones take one.",
         "Effective over-provisioning is what is left for the cleaner, and stands in the table.",
     ],
     published: &[

@@ -13,12 +13,12 @@ pub(in crate::repro) const EXPERIMENT: Experiment = Experiment {
     name: "fdp-8tenants",
     question: "What do eight tenants of one drive gain if each namespace has a reclaim unit handle, and hosts know nothing of it?",
     source: "FADU, eight virtual machines on one drive with Flexible Data Placement; load by jmhands/scripts",
-    set_up: "One device, 2 channels of cnex-1tb with 512 blocks per plane of 8 pages, as one vSSD with 7 % over-provisioning; eight namespaces of \
+    set_up: "One device, 2 channels of tlc with 512 blocks per plane of 6 pages, as one vSSD with 7 % over-provisioning; eight namespaces of \
              one size, 98 % of what it exports. First each is written from end to end, 128 KiB. Then each host writes from end to end, again \
              and again, 4 KiB on two namespaces, 16 KiB on two, 64 and 128 KiB on two each, 16 under way, and reads 4 KiB at random, 16 under \
              way. Measured over as many bytes as one overwrite of all namespaces, after two.",
     differs: &[
-        "The drive is 7.68 TB with namespaces of 940 GB; here all of it is 2 GiB, and a reclaim unit 4 MiB.",
+        "The drive is 7.68 TB with namespaces of 940 GB; here all of it is 1.5 GiB, and a reclaim unit 3 MiB.",
         "256 commands of each job are under way there, 16 here: dies are busy with either. Published runs take six hours.",
         "Hosts there are virtual machines over LVM. Here there is no host, and commands cost no processor time.",
         "Over-provisioning of the drive, and how its handles are isolated, were not published. Here they are initially isolated.",
