@@ -93,6 +93,11 @@ impl Namespaces {
         self.get(id).is_none_or(|namespace| namespace.under_way == 0)
     }
 
+    /// Whether a purge of it is under way, which can take long.
+    pub fn is_purging(&self, id: NamespaceId) -> bool {
+        self.pending.iter().any(|pending| pending.namespace == id && pending.kind == Kind::Purge)
+    }
+
     /// Forgets a namespace.
     ///
     /// # Panics

@@ -77,6 +77,18 @@ fn namespaces_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<(VssdId, Nam
     of_group.map(|(vssd, id)| (VssdId(vssd), id)).collect()
 }
 
+/// A group stays where it is: what was held back for its move goes on.
+fn stay<M: Divide>(here: &mut Owners<M>, group: &Group, stores: &[StoreIndex], why: &str) -> Progress {
+    for &store in stores {
+        here.plane.flash.kept_mut(store).quiesce(false);
+    }
+    here.plane.flash.pool.hold_migration(false);
+    here.placement.duties.leaving.clear();
+    let tenants = group.tenants.join("\", \"");
+    let message = format!("tenant \"{tenants}\" stays on shard {}: {why}; try again", group.from);
+    refuse(ControlErrorKind::Busy, message)
+}
+
 /// Takes a group out, when nothing of it is under way any more.
 pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress {
     assert_eq!(here.placement.index.0, group.from, "I-S15: a group leaves its home");
@@ -85,12 +97,7 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
         // The first shard may not have heard of the last exchange when it named the group.
         if !here.plane.flash.pool.holds_just(&group.channels, &group.vssds) {
             mark!("shard: move of a group that is being exchanged");
-            let message = format!(
-                "tenant \"{}\" stays on shard {}: what it holds is being exchanged for even wear; try again",
-                group.tenants.join("\", \""),
-                group.from
-            );
-            return refuse(ControlErrorKind::Busy, message);
+            return stay(here, group, &[], "what it holds is being exchanged for even wear");
         }
         here.plane.flash.pool.hold_migration(true);
         here.placement.duties.leaving.clone_from(&group.vssds);
@@ -102,7 +109,13 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
     let nqns = here.registry.subsystems_of(group);
     let subsystems = nqns.iter().map(|nqn| qualified(nqn)).collect();
     let party = Party { vssds: group.vssds.clone(), subsystems };
+    let namespaces = namespaces_of(here, group);
     if !here.placement.duties.frozen {
+        // Hosts would not be listened to for as long as it takes.
+        if namespaces.iter().any(|(_, id)| here.plane.namespaces.is_purging(*id)) {
+            mark!("shard: move of a group that is being purged");
+            return stay(here, group, &stores, "what was deleted of it is being erased (Format or Sanitize)");
+        }
         if !stores.iter().all(|&store| here.plane.flash.kept(store).quiesced() == Some(true)) {
             mark!("shard: move waits while its hosts are served");
             return Progress::Waits;
@@ -110,7 +123,6 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
         here.placement.duties.frozen = true;
         here.plane.doors().into_iter().for_each(|door| door.freeze(&party));
     }
-    let namespaces = namespaces_of(here, group);
     let is_idle = namespaces.iter().all(|(_, id)| here.plane.namespaces.is_idle(*id));
     if !is_idle || !here.plane.doors().into_iter().all(|door| door.is_drained(&party)) {
         mark!("shard: move waits for commands under way");

@@ -4,6 +4,7 @@
 
 mod herd;
 
+use diecut_nvme::admin::FormatNvm;
 use diecut_nvme::log_page::lid;
 use diecut_nvme::sanitize::{Sanitize, SanitizeLog, action};
 use diecut_nvme::{Status, SubmissionEntry, opcode};
@@ -241,4 +242,54 @@ fn namespaces_stay_while_they_are_sanitized() {
 fn planted_bugs_are_noticed() {
     planted::is_noticed("shard: sanitize operations are not restored", cuts_at_any_moment);
     planted::is_noticed("shard: namespaces go while sanitized", administrators_wait);
+}
+
+/// Goal: a move beside a Format that erases holds neither up, and hosts are not left waiting for its end: the tenant stays, and who asked is told.
+/// Method: moves that are asked for at many moments of a Format.
+#[test]
+fn a_tenant_does_not_move_while_its_namespace_is_erased() {
+    let (mut stayed, mut moved) = (0, 0);
+    for moment in 0..40 {
+        let (mut herd, mut owners) = world(2, moment);
+        let (herd, owner) = (&mut herd, &mut owners[0]);
+        let to = 1 - herd.home("vssd-a") as u16;
+        owner.meet(herd);
+        let mut entry =
+            SubmissionEntry { opcode: opcode::admin::FORMAT_NVM, nsid: 1.into(), ..Default::default() };
+        FormatNvm { erase: FormatNvm::USER_DATA_ERASE, ..FormatNvm::decode(&entry) }.encode(&mut entry);
+        owner.0.begin_admin(entry);
+        for _ in 0..moment * moment / 2 {
+            owner.0.work(herd, false);
+            herd.step();
+        }
+        let move_tenant = || ControlRequest::MoveTenant { tenant: "a".to_owned(), shard: to };
+        let mut tries = 0;
+        loop {
+            let asked = herd.begin(move_tenant());
+            let answer = loop {
+                // Hosts are served meanwhile.
+                owner.figures(herd);
+                if let Some(answer) = herd.answer(asked) {
+                    break answer;
+                }
+            };
+            match answer {
+                ControlResponse::Done => break,
+                ControlResponse::Refused(error) => {
+                    assert!(error.message.contains("erased"), "{}", error.message)
+                }
+                other => panic!("{other:?}"),
+            }
+            tries += 1;
+            assert!(tries < 10_000, "moment {moment}: a tenant never moves");
+        }
+        if tries > 0 {
+            stayed += 1
+        } else {
+            moved += 1
+        }
+        owner.look(herd, None);
+        owners[1].look(herd, Some(moment));
+    }
+    assert!(stayed > 3 && moved > 0, "{stayed} stayed, {moved} moved");
 }

@@ -221,6 +221,11 @@ impl<T> StampedSlab<T> {
     }
 
     /// All values, in the order of their indexes.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|entry| entry.value.as_ref())
+    }
+
+    /// As [`StampedSlab::iter`], to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
     }

@@ -267,7 +267,7 @@ impl Pool {
 
     /// When [`Pool::work`] has something to do.
     pub fn deadline(&self) -> Time {
-        if self.core.purges_are_due && !self.wear.migration.is_held {
+        if self.core.purges_are_due {
             return Time::ZERO;
         }
         self.core.queues.deadline().min(self.wear.wear_deadline(&self.core))
@@ -276,7 +276,7 @@ impl Pool {
     /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
     pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
         self.wear.level_wear(&mut self.core, now, media);
-        if self.core.has_purges && !self.wear.migration.is_held {
+        if self.core.has_purges {
             self.core.go_on_with_purges(media, now);
         }
         self.core.queues.serve_throttled(media, now);
@@ -483,7 +483,6 @@ impl Pool {
     /// Begins no pair of blocks while channels are about to leave, or goes on. Other than a pause nobody sees it.
     pub fn hold_migration(&mut self, held: bool) {
         self.wear.migration.is_held = held;
-        self.core.purges_are_due |= self.core.has_purges;
     }
 
     /// Stops after the pair of blocks under way, or goes on.
