@@ -16,6 +16,8 @@ const STALE_CHUNKS: u64 = 4;
 /// This share of a log goes by before filler ends a chunk. A handle with a hundredth of the writes still fills its own, and a restart reads
 /// hardly more.
 const STALE_SHARE: u64 = 16;
+/// A log of fewer segments has no room for what waits so long.
+const STALE_SHARED_MIN: u32 = 128;
 
 /// Reclaim unit handles of a writer.
 #[derive(Default)]
@@ -134,10 +136,13 @@ impl Writer {
             return 0;
         }
         let handles = u64::from(layout.streams.count(StreamKind::User));
-        // What a stream has written stays until the units behind it are programmed, too.
-        let unsafe_ius = layout.shape.unsafe_units * layout.width * layout.unit_ius;
-        let tail_ius = u64::from(layout.chunk_ius() + unsafe_ius);
-        let segments = STALE_SEGMENTS.max(u64::from(self.segments.flash_count()) / STALE_SHARE);
+        let count = self.segments.flash_count();
+        let (mut tail_ius, mut segments) = (u64::from(layout.chunk_ius()), STALE_SEGMENTS);
+        if count >= STALE_SHARED_MIN {
+            // What a stream has written stays until the units behind it are programmed, too.
+            tail_ius += u64::from(layout.shape.unsafe_units * layout.width * layout.unit_ius);
+            segments = segments.max(u64::from(count) / STALE_SHARE);
+        }
         let apart = (STALE_CHUNKS * handles * tail_ius).max(segments * u64::from(layout.segment_ius));
         self.next_sequence.saturating_sub(apart)
     }
