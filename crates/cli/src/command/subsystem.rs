@@ -93,9 +93,12 @@ impl Subsystem {
                 let changed = client.create(&route::list_within(&nqn, "paths"), &path).await?;
                 let detail = format!("path {address} is {}", state.name());
                 print::made(json, changed, "set", "subsystem", &nqn, &detail);
+                if json {
+                    return Ok(());
+                }
                 let listen = client.status().await?.listen;
                 // A state can be said before the server listens there; more often the address has a slip.
-                if !json && !is_listened_on(address, &listen) {
+                if !is_listened_on(address, &listen) {
                     print::line(&format!("nobody listens on {address}: hosts connect to {listen}"));
                 }
                 Ok(())

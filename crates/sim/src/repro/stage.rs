@@ -35,7 +35,18 @@ pub(super) struct Ground {
 impl Ground {
     /// `cnex-1tb` with fewer channels and shorter, fewer erase blocks, behind a PCIe Gen3 x8 host interface.
     pub fn of(channels: u16, blocks_per_plane: u32, pages_per_block: u32, seed: u64) -> Ground {
-        let mut profile = Profile::named("cnex-1tb").expect("built in");
+        Ground::of_profile("cnex-1tb", channels, blocks_per_plane, pages_per_block, seed)
+    }
+
+    /// As [`Ground::of`], of another built-in profile.
+    pub fn of_profile(
+        name: &str,
+        channels: u16,
+        blocks_per_plane: u32,
+        pages_per_block: u32,
+        seed: u64,
+    ) -> Ground {
+        let mut profile = Profile::named(name).expect("built in");
         profile.geometry.channels = channels;
         profile.geometry.blocks_per_plane = blocks_per_plane;
         profile.geometry.pages_per_block = pages_per_block;

@@ -10,7 +10,6 @@ pub(super) use tenants::EXPERIMENT as TENANTS;
 
 use super::loads::{Order, Pace, Plain};
 use super::stage::{Ground, Kind, Part, Stage, Workload};
-use diecut_devices::Profile;
 use diecut_spec::{Isolation, PlacementIsolation};
 use diecut_units::Span;
 
@@ -48,20 +47,13 @@ impl Drive {
             placement_isolation,
             ..Part::new(Isolation::Channel, 2)
         };
-        Stage::new(&self.ground()?, &[part])
+        Stage::new(&self.ground(), &[part])
     }
 
     /// Drives with handles program a word line at once. Where pages of one are programmed apart, data wait in protected memory until the units
     /// behind them are programmed, for each handle, and eight handles need more of it than there is.
-    fn ground(self) -> Result<Ground, String> {
-        let mut profile = Profile::named("tlc").map_err(|error| error.to_string())?;
-        profile.geometry.channels = 2;
-        (profile.geometry.blocks_per_plane, profile.geometry.pages_per_block) =
-            if self.quick { (96, 6) } else { (512, 6) };
-        profile.protected_memory_bytes = 64 << 20;
-        profile.host.link_mb_per_s = 6_400.0;
-        profile.host.latency_us = 5.0;
-        Ok(Ground { profile, soft_planes_per_die: 4, cost_model: None, device_shaper: None, seed: self.seed })
+    fn ground(self) -> Ground {
+        Ground::of_profile("tlc", 2, if self.quick { 96 } else { 512 }, 6, self.seed)
     }
 
     /// Logical blocks that it exports.
