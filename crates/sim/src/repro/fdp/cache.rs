@@ -5,7 +5,7 @@ use super::super::plot::{Content, Plot};
 use super::super::report::{Cell, Comparison, Table};
 use super::super::stage::Kind;
 use super::super::{Experiment, Findings, Progress, Published, Request};
-use super::{Drive, Placing, write};
+use super::{Drive, Placing, least_exported_lbas, write};
 use crate::isolation::summary::Estimate;
 use diecut_spec::PlacementIsolation;
 
@@ -89,10 +89,8 @@ impl Cache {
         seed: u64,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Vec<Outcome>, String> {
-        let mut exported_lbas = u64::MAX;
-        for (placing, _) in placings {
-            exported_lbas = exported_lbas.min(self.drive(*placing, request, seed).exported_lbas()?);
-        }
+        let drives = placings.iter().map(|(placing, _)| self.drive(*placing, request, seed));
+        let exported_lbas = least_exported_lbas(drives)?;
         let used_lbas = exported_lbas * self.used_percent / 100;
         let small_lbas = used_lbas * self.small_percent / 100 / 32 * 32;
         let large_lbas = (used_lbas - small_lbas) / 32 * 32;

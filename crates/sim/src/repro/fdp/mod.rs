@@ -79,6 +79,11 @@ impl Drive {
     }
 }
 
+/// Logical blocks that each of these drives exports: namespaces have the same sizes on all of them.
+fn least_exported_lbas(drives: impl Iterator<Item = Drive>) -> Result<u64, String> {
+    drives.map(Drive::exported_lbas).try_fold(u64::MAX, |least, lbas| Ok(least.min(lbas?)))
+}
+
 fn run_for(stage: &mut Stage, loads: &mut [Plain], span: Span) {
     let until = stage.now + span;
     let mut loads: Vec<&mut dyn Workload> = loads.iter_mut().map(|load| load as &mut dyn Workload).collect();

@@ -5,7 +5,7 @@ use super::super::plot::{Content, Plot};
 use super::super::report::{Cell, Comparison, Table};
 use super::super::stage::Kind;
 use super::super::{Experiment, Findings, Progress, Published, Request};
-use super::{Drive, Placing, write};
+use super::{Drive, Placing, least_exported_lbas, write};
 use crate::isolation::summary::Estimate;
 use diecut_spec::PlacementIsolation;
 
@@ -98,10 +98,7 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
             seed,
             quick: request.quick,
         };
-        let mut exported_lbas = u64::MAX;
-        for way in WAYS {
-            exported_lbas = exported_lbas.min(drive(way.placing).exported_lbas()?);
-        }
+        let exported_lbas = least_exported_lbas(WAYS.into_iter().map(|way| drive(way.placing)))?;
         for (way, of_way) in WAYS.into_iter().zip(&mut outcomes) {
             let name = way.name;
             let lbas = exported_lbas / way.part * 98 / 100 / SHARES.len() as u64 / 32 * 32;

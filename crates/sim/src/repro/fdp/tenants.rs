@@ -5,7 +5,7 @@ use super::super::plot::{Content, Plot};
 use super::super::report::{Cell, Comparison, Table};
 use super::super::stage::Kind;
 use super::super::{Experiment, Findings, Progress, Published, Request};
-use super::{Drive, Placing, write};
+use super::{Drive, Placing, least_exported_lbas, write};
 use crate::isolation::summary::Estimate;
 use diecut_spec::PlacementIsolation;
 
@@ -97,10 +97,7 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
             seed,
             quick: request.quick,
         };
-        let mut exported_lbas = u64::MAX;
-        for (placing, _) in PLACINGS {
-            exported_lbas = exported_lbas.min(drive(placing).exported_lbas()?);
-        }
+        let exported_lbas = least_exported_lbas(PLACINGS.into_iter().map(|(placing, _)| drive(placing)))?;
         let lbas = exported_lbas * 98 / 100 / TENANTS as u64 / 32 * 32;
         for ((placing, name), of_placing) in PLACINGS.into_iter().zip(&mut outcomes) {
             let outcome = measure(drive(placing), lbas)?;
