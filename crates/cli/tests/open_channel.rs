@@ -3,7 +3,7 @@
 //! than what it is told.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
-use diecut_initiator::openchannel::{OpenChannel, Request};
+use diecut_initiator::openchannel::{OpenChannel, Request, failed_blocks};
 use diecut_initiator::{Collect, Token};
 use diecut_nvme::Status;
 use diecut_nvme::openchannel::chunk_state;
@@ -66,6 +66,12 @@ impl Client {
     }
 
     fn run(&mut self, request: Request) -> (Status, Vec<u8>) {
+        let (status, _, data) = self.run_for_result(request);
+        (status, data)
+    }
+
+    /// As [`Client::run`], with dwords 0 and 1 of the completion.
+    fn run_for_result(&mut self, request: Request) -> (Status, u64, Vec<u8>) {
         let Request { entry, data, expected_bytes, effect } = request;
         self.next += 1;
         let token = Token(self.next);
@@ -74,9 +80,9 @@ impl Client {
         while sink.completions.is_empty() {
             self.host.exchange(&mut sink).unwrap();
         }
-        let status = sink.completions[0].status;
+        let (status, result) = (sink.completions[0].status, sink.completions[0].result);
         self.open.ended(&effect, status);
-        (status, sink.data.remove(&token).unwrap_or_default())
+        (status, result, sink.data.remove(&token).unwrap_or_default())
     }
 
     /// Writes chunks to their end, all of them side by side.
@@ -119,6 +125,20 @@ fn chunks_outlive_a_server_that_was_killed() {
     assert_eq!(client.run(request).0, Status::SUCCESS);
     let request = client.open.reset(&[CHUNKS]).unwrap();
     assert_eq!(client.run(request).0, Status::SUCCESS);
+    // Blocks that lie anywhere, in an order of the host's; one chunk of them was reset.
+    let mut blocks = vec![(CHUNKS + 1, size - 1), (0, 5), (CHUNKS + 1, 0), (0, 4), (0, 5)];
+    let whole =
+        |blocks: &[(u32, u32)]| blocks.iter().flat_map(|at| content(at.0, at.1, 1)).collect::<Vec<u8>>();
+    let request = client.open.read_list(&blocks, LBA_BYTES).unwrap();
+    assert_eq!(client.run_for_result(request), (Status::SUCCESS, 0, whole(&blocks)));
+    blocks[2] = (CHUNKS, 0);
+    let request = client.open.read_list(&blocks, LBA_BYTES).unwrap();
+    let (status, result, data) = client.run_for_result(request);
+    assert!(status.same_code(Status::UNWRITTEN_BLOCK), "{status:?}");
+    assert_eq!(failed_blocks(result).collect::<Vec<u32>>(), [2]);
+    let lba = LBA_BYTES as usize;
+    assert!(data[..2 * lba] == whole(&blocks[..2]) && data[3 * lba..] == whole(&blocks[3..]));
+    assert!(data[2 * lba..3 * lba].iter().all(|byte| *byte == 0), "what was not read is zeroes");
     server.kill();
 
     let server = Server::in_folder(folder.path(), &[]);

@@ -215,7 +215,25 @@ impl OpenChannel {
         Ok(Request { effect, ..self.vector(opcode::VECTOR_WRITE, &lbas, &[], content) })
     }
 
-    /// Reads blocks of a chunk, 64 at most. Those within MW_CUNITS of the write pointer of an open chunk cannot be read.
+    /// Reads blocks of several chunks, each its chunk and its number in it, in this order: 64 at most. Their list goes in the command's capsule,
+    /// so the queue must take 8 bytes for each there. If some cannot be read, [`failed_blocks`] of the result says which, and the data has
+    /// the others.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn read_list(&self, blocks: &[(u32, u32)], lba_bytes: u32) -> Result<Request, ChunkUseError> {
+        if blocks.is_empty() || blocks.len() > LBAS_MAX as usize {
+            return Err(ChunkUseError::Length { blocks: blocks.len() as u32, unit: 1 });
+        }
+        let mut lbas = Vec::with_capacity(blocks.len());
+        for &(chunk, block) in blocks {
+            lbas.extend(self.blocks(chunk, block, 1)?);
+        }
+        let expected_bytes = blocks.len() as u32 * lba_bytes;
+        Ok(Request { expected_bytes, ..self.vector(opcode::VECTOR_READ, &lbas, &[], &[]) })
+    }
+
+    /// Reads blocks of a chunk that follow each other, 64 at most. Those within MW_CUNITS of the write pointer of an open chunk cannot be read.
     ///
     /// # Errors
     /// It would be refused.
@@ -285,6 +303,11 @@ impl OpenChannel {
     }
 }
 
+/// Places in its list of the blocks that a vector command failed for, from the result of its completion (dwords 0 and 1).
+pub fn failed_blocks(result: u64) -> impl Iterator<Item = u32> {
+    (0..LBAS_MAX).filter(move |place| result >> place & 1 == 1)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
@@ -322,6 +345,19 @@ mod test {
         assert_eq!(data[64..], [7; 8]);
         let read = open.read(11, 2, 3, 4096).expect("it is there");
         assert_eq!((read.entry.opcode, read.entry.cdw10.get(), read.expected_bytes), (0x92, 0x72, 3 * 4096));
+        let listed = open.read_list(&[(11, 7), (0, 1)], 4096).expect("they are there");
+        assert_eq!(
+            (listed.entry.opcode, listed.entry.cdw12.get(), listed.expected_bytes),
+            (0x92, 1, 2 * 4096)
+        );
+        assert_eq!(listed.data.expect("a list")[..], [0x77, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        let single = open.read_list(&[(11, 7)], 4096).expect("it is there");
+        assert_eq!((single.entry.cdw10.get(), single.data.is_none()), (0x77, true));
+        assert_eq!(
+            open.read_list(&[(0, 0), (0, 8)], 1).map(|_| ()),
+            Err(ChunkUseError::NotThere { chunk: 0 })
+        );
+        assert_eq!(failed_blocks(1 << 63 | 0b101).collect::<Vec<u32>>(), [0, 2, 63]);
         let copy = open.copy((0, 0), 1, 4).expect("it is free");
         let data = copy.data.expect("two lists");
         assert_eq!((data.len(), data[0], data[32], copy.entry.cdw14.get()), (64, 0, 8, 8));

@@ -175,10 +175,10 @@ impl QueuePair {
     }
 
     /// Starts any command: the entry without id and descriptor, the data it carries, and the bytes it brings at most.
-    /// Gives the command's id.
+    /// Gives the command's id. A command that carries data and brings some has the former in its capsule, and its descriptor is for the latter.
     ///
     /// # Panics
-    /// If there is no [`QueuePair::room`].
+    /// If there is no [`QueuePair::room`], or both go, and what it carries has no place in a capsule.
     #[inline]
     pub fn submit_entry(
         &mut self,
@@ -194,8 +194,15 @@ impl QueuePair {
         let in_capsule = length > 0 && length <= self.parameters.in_capsule_bytes;
         entry.flags |= 1 << 6; // PSDT: SGL
         entry.command_id = id.into();
+        assert!(
+            in_capsule || length == 0 || expected_bytes == 0,
+            "a command that brings data carries {} bytes at most",
+            self.parameters.in_capsule_bytes
+        );
         // Fabrics commands without data keep an all-zero descriptor.
-        if in_capsule {
+        if in_capsule && expected_bytes > 0 {
+            entry.sgl = SglDescriptor::transport(expected_bytes);
+        } else if in_capsule {
             entry.sgl = SglDescriptor::in_capsule(length);
         } else if entry.fabrics_type().is_none() {
             entry.sgl = SglDescriptor::transport(length.max(expected_bytes));

@@ -5,7 +5,7 @@ use diecut_units::{Buffer, BufferMut, Time};
 use smallvec::SmallVec;
 
 pub use crate::placement::{PLACEMENT_HANDLES_MAX, PlacementHandles, PlacementProperties};
-pub use diecut_openchannel::contract::{ChunkRefusal, ChunkState, ChunkView, LbaList, LbaRun};
+pub use diecut_openchannel::contract::{ChunkRefusal, ChunkState, ChunkView, FailedLbas, LbaList, LbaRun};
 pub use diecut_openchannel::{ChunkIndex, ChunkShape};
 pub use diecut_volume::contract::PlacementHandle;
 pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
@@ -199,6 +199,8 @@ pub enum ZoneOutcome {
     Report(Box<ZoneReport>),
     /// How chunks are.
     Chunks(Vec<ChunkView>),
+    /// Which logical blocks of its list a command to chunks failed for. The content of a read then has zeroes for them, if it is there.
+    Failed(FailedLbas),
 }
 
 /// Ranges that one copy may have.
@@ -303,9 +305,9 @@ pub struct NamespaceCompletion {
     pub token: CommandToken,
     /// Whether it worked.
     pub result: Result<(), NamespaceError>,
-    /// The content of a read.
+    /// The content of a read; of one that failed, what [`ZoneOutcome::Failed`] leaves of it.
     pub data: Option<Buffer>,
-    /// What an append, or a report of zones or chunks gives.
+    /// What an append, or a report of zones or chunks gives, and where a command to chunks failed.
     pub zones: Option<ZoneOutcome>,
 }
 

@@ -3,7 +3,10 @@
 //!
 //! The lists of addresses of vector commands lie in host memory in the specification. Over fabrics they are the first bytes of a command's
 //! data: 8 bytes for each of 2 to 64 addresses, little endian, sources before destinations, content behind. A single one is in dwords 10 and 11
-//! (of a copy's destination in 14 and 15). A read names a run by its first block, because a command moves data one way.
+//! (of a copy's destination in 14 and 15). The data of a read go the other way, so its list is in the command's capsule, besides what its
+//! descriptor is for; without one it names a run by its first block.
+//!
+//! When a vector command fails, dwords 0 and 1 of its completion have a bit for each address, in the order of its list: 1 if that one failed.
 
 mod command;
 mod geometry;

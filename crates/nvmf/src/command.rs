@@ -4,7 +4,7 @@ use crate::admin;
 use crate::connection::Connection;
 use crate::event::Action;
 use crate::inbound::Current;
-use crate::io::chunks::is_read;
+use crate::io::chunks::{is_read, list_of_read_bytes};
 use crate::io::{self, Plan};
 use crate::persisting;
 use crate::placement;
@@ -55,9 +55,11 @@ impl Session<'_> {
                 return Ok(());
             }
         };
+        let may_list = data_length > 0 && !connection.is_admin();
+        let list_bytes = if may_list { list_of_read_bytes(&entry) } else { 0 };
         let planned = self
             .plan(connection, &entry)
-            .and_then(|plan| check_sgl(&entry, plan, data_length).map(|()| plan));
+            .and_then(|plan| check_sgl(&entry, plan, data_length, list_bytes).map(|()| plan));
         let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         if queue.id == 0 {
             self.shared.charge_admin(planned.map_or(0, |plan| plan.to_host_bytes));
@@ -73,7 +75,7 @@ impl Session<'_> {
         };
         let slot = &mut queue.slots[usize::from(slot_index)];
         slot.data_bytes = plan.from_host_bytes.max(plan.to_host_bytes);
-        if plan.from_host_bytes == 0 {
+        if plan.from_host_bytes == 0 && data_length == 0 {
             connection.inbound.receiver.finish_header();
             if plan.to_host_bytes == 0 || self.shared.memory.charge(&mut connection.holding.account, slot) {
                 self.execute(connection, slot_index, None);
@@ -248,9 +250,15 @@ fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) {
     }
 }
 
-/// Whether the descriptor and the capsule hold what the command needs.
+/// Whether the descriptor and the capsule hold what the command needs. A capsule may have a list of `list_bytes` besides what the descriptor
+/// describes.
 #[inline]
-fn check_sgl(entry: &SubmissionEntry, plan: Plan, data_length: usize) -> Result<(), Status> {
+fn check_sgl(
+    entry: &SubmissionEntry,
+    plan: Plan,
+    data_length: usize,
+    list_bytes: usize,
+) -> Result<(), Status> {
     let wrong_length = Status::DATA_SGL_LENGTH_INVALID.do_not_retry();
     match entry.sgl.kind() {
         SglKind::InCapsule { offset, length_bytes } => {
@@ -269,7 +277,7 @@ fn check_sgl(entry: &SubmissionEntry, plan: Plan, data_length: usize) -> Result<
             if length_bytes < needed || (plan.from_host_bytes > 0 && length_bytes != needed) {
                 return Err(wrong_length);
             }
-            if data_length > 0 {
+            if data_length > 0 && data_length != list_bytes {
                 return Err(wrong_length);
             }
         }

@@ -340,6 +340,15 @@ impl Connection {
         // Without flow control nobody needs SQHD, so the last data PDU can carry success (TCP 1.0 section 3.6.2.8).
         let with_success = result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.flow_control);
         let flags = if with_success { flag::LAST | flag::SUCCESS } else { flag::LAST };
+        self.put_data(command_id, data, held_bytes, flags);
+        if !with_success {
+            self.answer(command_id, Status::SUCCESS, result);
+        }
+    }
+
+    /// Sends the data of a command. The account holds `held_bytes` for them.
+    #[inline]
+    pub(crate) fn put_data(&mut self, command_id: u16, data: Buffer, held_bytes: u32, flags: u8) {
         let header = DataToHost::new(
             command_id,
             0,
@@ -354,9 +363,6 @@ impl Connection {
             self.outbound.outbox.put_bytes(&[0; 128][..padding]);
         }
         self.outbound.outbox.put_payload(data, held_bytes, self.wire.digests);
-        if !with_success {
-            self.answer(command_id, Status::SUCCESS, result);
-        }
     }
 
     /// Answers a command that is not taken; in-capsule data are skipped first.

@@ -5,7 +5,7 @@ use crate::connect::Connecting;
 use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::event::{Action, ConnectionId, Event};
-use crate::io::chunks::is_read;
+use crate::io::chunks::{answer_failed, is_read};
 use crate::io::zones::answer_zones;
 use crate::keeping::Kept;
 use crate::memory::MemoryFigures;
@@ -399,8 +399,8 @@ impl Target {
             return self.go_on_with_second_part(completion, actions);
         }
         let is_report = matches!(completion.zones, Some(ZoneOutcome::Report(_) | ZoneOutcome::Chunks(_)));
-        let is_answer = completion.result.is_ok() && (completion.data.is_some() || is_report);
         let (command_id, code) = (slot.entry.command_id.get(), slot.entry.opcode);
+        let is_answer = completion.data.is_some() || is_report;
         // An admin command has the number of Read.
         let is_admin = queue.id == 0;
         let (is_read, took) = (is_read(code) && !is_admin, self.shared.now.since(slot.arrived));
@@ -432,11 +432,11 @@ impl Target {
                 answer_zones(connection, &mut self.shared, &entry, completion.zones, held_bytes);
             }
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
-            (Err(error), _) => {
+            (Err(error), partial) => {
                 let status = self.shared.status_of(error, completion.token);
                 // The slot keeps the entry until it is taken again.
                 let entry = queue.slots[usize::from(slot_index)].entry;
-                connection.answer(command_id, status, 0);
+                answer_failed(connection, &entry, status, completion.zones.as_ref(), partial, held_bytes);
                 self.shared.record_error(connection, &entry, status);
             }
         }

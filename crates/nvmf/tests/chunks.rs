@@ -16,6 +16,10 @@ const SHAPE: ChunkShape =
     ChunkShape { groups: 2, units: 2, chunks: 3, unit_ius: 4, rows: 2, unsafe_units: 1 };
 
 fn world() -> (World, ConnectionId, ConnectionId) {
+    world_with(Digests::default())
+}
+
+fn world_with(digests: Digests) -> (World, ConnectionId, ConnectionId) {
     let mut world = World::new(9);
     let mut config = subsystem();
     let namespace = config.namespaces.get_mut(&1).unwrap();
@@ -28,7 +32,7 @@ fn world() -> (World, ConnectionId, ConnectionId) {
     world.target.set_subsystem(config, now, &mut actions);
     world.act(actions);
     let (admin, controller) = world.admin(SUBSYSTEM, Digests::default());
-    let io = world.io(controller, 1, Digests::default());
+    let io = world.io(controller, 1, digests);
     world.hold = true;
     (world, admin, io)
 }
@@ -53,6 +57,8 @@ fn ask(
     entry.flags |= 0x40;
     let in_capsule = data.len() <= 8192;
     entry.sgl = match (data.is_empty(), in_capsule) {
+        // The list of a read is besides what its descriptor is for.
+        _ if entry.opcode == oc::VECTOR_READ => entry.sgl,
         (true, _) => entry.sgl,
         (_, true) => SglDescriptor::in_capsule(data.len() as u32),
         _ => SglDescriptor::transport(data.len() as u32),
@@ -161,6 +167,77 @@ fn a_vector_read_is_a_run_and_gives_data() {
         });
         assert_eq!(reply.status.code_and_type(), code, "{refusal:?}");
     }
+}
+
+/// Goal: a read brings blocks that lie anywhere, and says which of them it cannot. Method: a list in the capsule of a read, cut anywhere on its
+/// way and with digests; what its namespace answers, by hand; lists that do not fit their command.
+#[test]
+fn a_vector_read_takes_a_list_in_its_capsule() {
+    for digests in [Digests::default(), Digests { header: true, data: true }] {
+        let (mut world, _, io) = world_with(digests);
+        world.cut = 7;
+        let lbas = [0x77, 0x10, 0x11, 0x00];
+        let mut entry = vector(oc::VECTOR_READ, 0xdead, 4, 0);
+        entry.sgl = SglDescriptor::transport(4 * LBA as u32);
+        let mut answer = |data: &[u8], result: Result<(), NamespaceError>, failed: u64| {
+            ask(&mut world, io, entry, data, |command| {
+                let token = command.token;
+                let NamespaceOperation::Chunk(ChunkRequest::Read { lbas: asked, mut destination }) =
+                    command.operation
+                else {
+                    panic!("a vector read reads")
+                };
+                assert_eq!(asked.each().collect::<Vec<u64>>(), lbas);
+                for (place, block) in (1..).zip(destination.chunks_exact_mut(LBA)) {
+                    block.fill(place);
+                }
+                let zones = (failed > 0).then_some(ZoneOutcome::Failed(FailedLbas(failed)));
+                NamespaceCompletion { token, result, data: Some(destination.freeze()), zones }
+            })
+        };
+        let content: Vec<u8> = (1..=4).flat_map(|place| vec![place; LBA]).collect();
+        let reply = answer(&addresses(&lbas), Ok(()), 0);
+        assert_eq!((reply.status, reply.result), (Status::SUCCESS, 0));
+        assert!(reply.data == content, "blocks come in the order of their list");
+        let unwritten = Err(NamespaceError::Chunk(ChunkRefusal::Unwritten));
+        let reply = answer(&addresses(&lbas), unwritten, 0b1001);
+        assert_eq!((reply.status.code_and_type(), reply.result), (0x287, 0b1001));
+        assert!(reply.data == content, "what could be read comes with the failure");
+        for length in [8, 24, 40] {
+            let reply = ask(&mut world, io, entry, &vec![0; length], |command| panic!("{command:?}"));
+            assert!(reply.status.same_code(Status::DATA_SGL_LENGTH_INVALID), "{length} bytes of a list of 4");
+        }
+        let read = SubmissionEntry { opcode: opcode::io::READ, cdw10: 0.into(), ..entry };
+        let (cid, list) = (world.next_id(io), addresses(&lbas));
+        let read = SubmissionEntry { command_id: cid.into(), flags: 0x40, ..read };
+        let capsule = world.capsule(io, read, &list);
+        world.send(io, &capsule);
+        let reply = world.reply(io, cid).expect("answered");
+        assert!(reply.status.same_code(Status::DATA_SGL_LENGTH_INVALID), "other reads have no list");
+    }
+}
+
+/// Goal: a write, a copy and a reset say which of their blocks failed. Method: what their namespace answers, by hand.
+#[test]
+fn a_vector_command_says_which_blocks_failed() {
+    let (mut world, _, io) = world();
+    let data = addresses(&[0, 0x20, 0x28]);
+    let reply = ask(&mut world, io, vector(oc::VECTOR_RESET, 0, 3, 0), &data, |command| {
+        let result = Err(NamespaceError::Chunk(ChunkRefusal::Offline));
+        let zones = Some(ZoneOutcome::Failed(FailedLbas(0b110)));
+        NamespaceCompletion { zones, ..NamespaceCompletion::without_data(command.token, result) }
+    });
+    assert_eq!((reply.status.code_and_type(), reply.result, reply.data.len()), (0x2C0, 0b110, 0));
+    // One of the NVM command set has no bits.
+    let mut entry =
+        SubmissionEntry { opcode: opcode::io::READ, nsid: 1.into(), ..SubmissionEntry::default() };
+    entry.sgl = SglDescriptor::transport(LBA as u32);
+    let reply = ask(&mut world, io, entry, &[], |command| {
+        let result = Err(NamespaceError::Chunk(ChunkRefusal::Unwritten));
+        let zones = Some(ZoneOutcome::Failed(FailedLbas(1)));
+        NamespaceCompletion { zones, ..NamespaceCompletion::without_data(command.token, result) }
+    });
+    assert_eq!((reply.status.code_and_type(), reply.result), (0x287, 0));
 }
 
 #[test]

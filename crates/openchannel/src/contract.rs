@@ -47,6 +47,31 @@ impl LbaList {
     }
 }
 
+/// Which logical blocks of a command's list were not read, written or reset: bit `i` is that of the one with this place in the list. Those
+/// behind the first 64 have no bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedLbas(pub u64);
+
+impl FailedLbas {
+    /// All of a list of so many.
+    pub fn all(count: u32) -> FailedLbas {
+        let mut failed = FailedLbas::default();
+        failed.add(0, count);
+        failed
+    }
+
+    /// Adds `count` of them from the place `first` on.
+    pub fn add(&mut self, first: u32, count: u32) {
+        let below = |place: u32| 1_u64.checked_shl(place).map_or(u64::MAX, |bit| bit - 1);
+        self.0 |= below(first.saturating_add(count)) & !below(first);
+    }
+
+    /// Whether the one at this place is among them.
+    pub fn has(&self, place: u32) -> bool {
+        self.0.checked_shr(place).is_some_and(|bits| bits & 1 == 1)
+    }
+}
+
 /// One command to chunks.
 #[derive(Debug)]
 pub struct ChunkCommand {
@@ -59,9 +84,9 @@ pub struct ChunkCommand {
 /// What chunks can do.
 #[derive(Debug)]
 pub enum ChunkOperation {
-    /// Reads logical blocks into `destination`.
+    /// Reads logical blocks into `destination`. What of them cannot be read keeps the others from nothing: see [`ChunkCompletion::partial`].
     Read {
-        /// What is read, each run within one chunk.
+        /// What is read.
         lbas: LbaList,
         /// Receives the content, as long as it is.
         destination: BufferMut,
@@ -96,6 +121,19 @@ pub enum ChunkOperation {
         /// The most chunks to report.
         count_max: u32,
     },
+}
+
+impl ChunkOperation {
+    /// Logical blocks of its list; of a copy those of the longer one.
+    pub fn lba_count(&self) -> u32 {
+        match self {
+            ChunkOperation::Read { lbas, .. }
+            | ChunkOperation::Write { lbas, .. }
+            | ChunkOperation::Reset { lbas } => lbas.count(),
+            ChunkOperation::Copy { from, to } => from.count().max(to.count()),
+            ChunkOperation::Flush | ChunkOperation::Purge | ChunkOperation::Report { .. } => 0,
+        }
+    }
 }
 
 /// State of a chunk.
@@ -202,4 +240,44 @@ pub struct ChunkCompletion {
     pub token: ChunkToken,
     /// Whether it worked.
     pub result: Result<ChunkAnswer, ChunkError>,
+    /// Where it did not.
+    pub failed: FailedLbas,
+    /// Of a read that failed for some of its logical blocks: the content of the others, with zeroes for those.
+    pub partial: Option<BufferMut>,
+}
+
+impl ChunkCompletion {
+    /// The answer to a command that did all that it was asked for, or nothing of it.
+    pub fn whole(
+        token: ChunkToken,
+        result: Result<ChunkAnswer, ChunkError>,
+        lba_count: u32,
+    ) -> ChunkCompletion {
+        let failed = FailedLbas::all(if result.is_err() { lba_count } else { 0 });
+        ChunkCompletion { token, result, failed, partial: None }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: each place has its bit, and places behind 64 have none. Method: figures by hand.
+    #[test]
+    fn bits_of_logical_blocks() {
+        let mut failed = FailedLbas::default();
+        failed.add(1, 2);
+        failed.add(63, 70);
+        failed.add(200, 3);
+        assert_eq!(failed, FailedLbas(1 << 63 | 0b110));
+        assert_eq!(
+            (failed.has(0), failed.has(2), failed.has(63), failed.has(64)),
+            (false, true, true, false)
+        );
+        assert_eq!(FailedLbas::all(0), FailedLbas(0));
+        assert_eq!(
+            (FailedLbas::all(3).0, FailedLbas::all(64).0, FailedLbas::all(65).0),
+            (7, u64::MAX, u64::MAX)
+        );
+    }
 }

@@ -4,8 +4,8 @@ use crate::contract::{
     ChunkToken, ChunkView, LbaList,
 };
 use crate::opening::{FoundBlock, Opening};
-use crate::operations::{Operations, Over, Then};
-use crate::reads::{self, Reads, chunk_of};
+use crate::operations::{Ended, Operations, Over, Then};
+use crate::reads::{Readable, Reads, chunk_of};
 use crate::shape::{ChunkIndex, ChunkShape};
 use crate::token::Kind;
 use crate::writer::{self, PURPOSE_CHUNK, WriteLent, Writer};
@@ -132,7 +132,7 @@ impl ChunkStore {
         self.definition = None;
         let blocks = std::mem::take(&mut self.chunks).into_iter().filter_map(|mut chunk| chunk.clear());
         blocks.for_each(|block| free(block, space));
-        let operation = self.operations.begin(token, 1, Then::Answer);
+        let operation = self.operations.begin(token, 0, 1, Then::Answer);
         self.sync(operation, space);
     }
 
@@ -195,14 +195,13 @@ impl ChunkStore {
             self.early.push(ChunkCommand { token, operation });
             return;
         }
+        let count = operation.lba_count();
         let begun = match self.definition.filter(|_| !self.is_gone) {
             Some(definition) => self.begin(token, operation, &definition, space),
             None => Err(ChunkError::Gone),
         };
-        match begun {
-            Ok(Some(answer)) => completions.push(ChunkCompletion { token, result: Ok(answer) }),
-            Ok(None) => {}
-            Err(error) => completions.push(ChunkCompletion { token, result: Err(error) }),
+        if let Some(result) = begun.transpose() {
+            completions.push(ChunkCompletion::whole(token, result, count));
         }
     }
 
@@ -227,17 +226,17 @@ impl ChunkStore {
                 return Ok(Some(ChunkAnswer::Report(chunks.collect())));
             }
             ChunkOperation::Read { lbas, destination } => {
-                reads::check_readable(&lbas, shape, &self.chunks)?;
-                self.read(token, &lbas, destination, definition, space, Then::Content);
+                let readable = Readable::of(&lbas, shape, &self.chunks).some()?;
+                self.read(token, &readable, destination, definition, space, Then::Content);
             }
             ChunkOperation::Copy { from, to } => {
                 if from.count() != to.count() {
                     return Err(ChunkError::Refused(ChunkRefusal::ListLength));
                 }
-                reads::check_readable(&from, shape, &self.chunks)?;
+                let readable = Readable::of(&from, shape, &self.chunks).all()?;
                 writer::pieces_of(&to, shape, &self.chunks)?;
                 let destination = self.pool.take(from.count() as usize * self.facts.mode.bytes_per_iu());
-                self.read(token, &from, destination, definition, space, |loan| Then::Write(loan, to));
+                self.read(token, &readable, destination, definition, space, |loan| Then::Write(loan, to));
             }
             ChunkOperation::Write { lbas, data } => self.write(token, &lbas, &data, definition, space)?,
             ChunkOperation::Reset { lbas } => {
@@ -249,7 +248,7 @@ impl ChunkStore {
                 }
                 indices.sort_unstable();
                 indices.dedup();
-                return Ok(self.reset(token, indices, space));
+                return Ok(self.reset(token, lbas.count(), indices, space));
             }
         }
         Ok(None)
@@ -258,7 +257,7 @@ impl ChunkStore {
     fn read(
         &mut self,
         token: ChunkToken,
-        lbas: &LbaList,
+        readable: &Readable,
         destination: BufferMut,
         definition: &ChunkDefinition,
         space: &mut dyn EraseBlockSpace,
@@ -268,9 +267,10 @@ impl ChunkStore {
         let (loan, rest) = destination.lend();
         let index = operations.next_index();
         let shape = &definition.shape;
-        let parts = reads.begin(index, definition.id, lbas, rest, shape, chunks, facts, pool, space);
-        let begun = operations.begin(token, parts, then(loan));
+        let parts = reads.begin(index, definition.id, readable, rest, shape, chunks, facts, pool, space);
+        let begun = operations.begin(token, readable.count(), parts, then(loan));
         assert_eq!(begun, index, "I-K4: parts name their command");
+        operations.leave_out(index, readable.failed, readable.error.clone());
     }
 
     /// The writer, and what it works on.
@@ -306,7 +306,7 @@ impl ChunkStore {
         writer::allocate(&pieces, &mut lent)?;
         let parts = writer.begin(index, &pieces, data, &mut lent);
         self.statistics.host_written_ius += u64::from(data.iu_count());
-        let begun = self.operations.begin(token, parts, Then::Answer);
+        let begun = self.operations.begin(token, data.iu_count(), parts, Then::Answer);
         assert_eq!(begun, index, "I-K4: parts name their command");
         Ok(())
     }
@@ -314,6 +314,7 @@ impl ChunkStore {
     fn reset(
         &mut self,
         token: ChunkToken,
+        count: u32,
         indices: Vec<u32>,
         space: &mut dyn EraseBlockSpace,
     ) -> Option<ChunkAnswer> {
@@ -331,7 +332,7 @@ impl ChunkStore {
             freed.into_iter().for_each(|index| self.chunks[index as usize].is_resetting = false);
             return Some(ChunkAnswer::Done);
         }
-        let operation = self.operations.begin(token, 1, Then::Free(freed));
+        let operation = self.operations.begin(token, count, 1, Then::Free(freed));
         self.sync(operation, space);
         None
     }
@@ -360,7 +361,7 @@ impl ChunkStore {
                 Err(SpaceError::PowerLost) => Err(ChunkError::Gone),
                 Err(_) => Err(ChunkError::ReadOnly { reason: "what is erased cannot be written down" }),
             };
-            completions.push(ChunkCompletion { token, result });
+            completions.push(ChunkCompletion::whole(token, result, 0));
         }
         self.begin_purge(space);
     }
@@ -381,8 +382,8 @@ impl ChunkStore {
         self.is_gone |= completion.result == Err(SpaceError::PowerLost);
         match kind {
             Kind::Read => {
-                let (operation, result) = self.reads.arrived(place, completion, &self.facts);
-                self.part_ended(operation, result, space, completions);
+                let ended = self.reads.arrived(place, completion, &self.facts);
+                self.part_ended(ended, space, completions);
             }
             Kind::Program => self.programmed(place, completion.result, space, completions),
             Kind::Sync if place == SETTLE => {
@@ -399,7 +400,7 @@ impl ChunkStore {
                     SpaceError::PowerLost => ChunkError::Gone,
                     _ => ChunkError::ReadOnly { reason: "what is freed cannot be written down" },
                 });
-                self.part_ended(place, result, space, completions);
+                self.part_ended(Ended::of(place, result, 0, u32::MAX), space, completions);
             }
             Kind::Opening => {
                 if let Some(opening) = &mut self.opening {
@@ -421,31 +422,30 @@ impl ChunkStore {
     ) {
         let definition = self.definition.expect("I-K3: chunks with a program under way are there");
         let (writer, mut lent) = self.lend(&definition, space);
-        let mut ended = smallvec::SmallVec::<[(u32, Result<(), ChunkError>); 2]>::new();
-        writer.programmed(place, result, &mut lent, |operation, result| ended.push((operation, result)));
+        let mut ended = smallvec::SmallVec::<[Ended; 2]>::new();
+        writer.programmed(place, result, &mut lent, |part| ended.push(part));
         if lent.has_freed {
             self.sync(SWEEP, space);
         }
-        for (operation, result) in ended {
-            self.part_ended(operation, result, space, completions);
+        for part in ended {
+            self.part_ended(part, space, completions);
         }
     }
 
     fn part_ended(
         &mut self,
-        operation: u32,
-        result: Result<(), ChunkError>,
+        ended: Ended,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<ChunkCompletion>,
     ) {
-        match self.operations.part_ended(operation, result, &mut self.chunks) {
+        match self.operations.part_ended(ended, &mut self.chunks) {
             None => {}
             Some(Over::Answer(completion)) => completions.push(completion),
             Some(Over::Write(token, loan, to)) => {
                 let data = Payload::new(self.facts.mode, loan.reclaim().freeze());
                 let definition = self.definition.expect("I-K3: chunks with a copy under way are there");
                 if let Err(error) = self.write(token, &to, &data, &definition, space) {
-                    completions.push(ChunkCompletion { token, result: Err(error) });
+                    completions.push(ChunkCompletion::whole(token, Err(error), to.count()));
                 }
             }
         }
@@ -458,13 +458,10 @@ impl ChunkStore {
         } else {
             let deletes = self.deletes.take().into_iter();
             let purges = self.purges.iter_mut().flat_map(|purge| purge.drain(..));
-            completions.extend(
-                deletes.chain(purges).map(|token| ChunkCompletion { token, result: Err(ChunkError::Gone) }),
-            );
+            let gone = |token, count| ChunkCompletion::whole(token, Err(ChunkError::Gone), count);
+            completions.extend(deletes.chain(purges).map(|token| gone(token, 0)));
             let early = self.early.drain(..);
-            completions.extend(
-                early.map(|command| ChunkCompletion { token: command.token, result: Err(ChunkError::Gone) }),
-            );
+            completions.extend(early.map(|command| gone(command.token, command.operation.lba_count())));
         }
     }
 

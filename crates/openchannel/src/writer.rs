@@ -3,6 +3,7 @@
 use crate::chunk::Chunk;
 use crate::contract::{ChunkError, ChunkRefusal, ChunkState, LbaList};
 use crate::mark::{self, Mark, Place};
+use crate::operations::Ended;
 use crate::reads::chunk_of;
 use crate::shape::{ChunkIndex, ChunkShape};
 use crate::store::Facts;
@@ -21,6 +22,8 @@ pub(crate) struct Program {
     operation: u32,
     chunk: u32,
     row: u32,
+    /// Place of its first logical block in the list of its command.
+    at: u32,
     data: Payload,
 }
 
@@ -145,8 +148,9 @@ impl Writer {
             chunk.taken_rows += rows;
             chunk.under_way += rows;
             for row in first_row..first_row + rows {
-                let data = data.slice(units * unit_ius, unit_ius);
-                let place = self.programs.insert(Program { operation, chunk: index, row, data });
+                let at = units * unit_ius;
+                let data = data.slice(at, unit_ius);
+                let place = self.programs.insert(Program { operation, chunk: index, row, at, data });
                 self.append(place, lent);
                 units += 1;
             }
@@ -174,15 +178,15 @@ impl Writer {
         lent.space.append(Kind::Program.token(place), block, parts, oob, IoClass::HostWrite);
     }
 
-    /// A program came back. Calls `ended` for each part of a command that is over, with its command.
+    /// A program came back. Calls `ended` for each part of a command that is over.
     pub fn programmed(
         &mut self,
         place: u32,
         result: Result<(), SpaceError>,
         lent: &mut WriteLent<'_>,
-        mut ended: impl FnMut(u32, Result<(), ChunkError>),
+        mut ended: impl FnMut(Ended),
     ) {
-        let Program { operation, chunk: index, row, .. } =
+        let Program { operation, chunk: index, row, at, .. } =
             *self.programs.get(place).expect("I-K6: a program is there");
         let chunk = &mut lent.chunks[index as usize];
         let refused = |refusal| Err(ChunkError::Refused(refusal));
@@ -221,16 +225,11 @@ impl Writer {
         };
         self.programs.remove(place);
         chunk.under_way -= 1;
-        ended(operation, answer);
+        ended(Ended::of(operation, answer, at, lent.shape.unit_ius));
     }
 
     /// All programs of a chunk that holds nothing failed: its block goes, and another one takes them.
-    fn begin_again(
-        &mut self,
-        index: u32,
-        lent: &mut WriteLent<'_>,
-        mut ended: impl FnMut(u32, Result<(), ChunkError>),
-    ) {
+    fn begin_again(&mut self, index: u32, lent: &mut WriteLent<'_>, mut ended: impl FnMut(Ended)) {
         mark!("openchannel: a chunk begins again on another block");
         let chunk = &mut lent.chunks[index as usize];
         chunk.tries += 1;
@@ -257,7 +256,8 @@ impl Writer {
         };
         for place in failed {
             let program = self.programs.remove(place);
-            ended(program.operation, Err(error.clone()));
+            let Program { operation, at, .. } = program;
+            ended(Ended::of(operation, Err(error.clone()), at, lent.shape.unit_ius));
         }
     }
 }

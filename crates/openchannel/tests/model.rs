@@ -52,6 +52,8 @@ enum Request {
         count: u32,
         before: Chunk,
     },
+    /// Chunks and blocks of a list, and what each chunk was.
+    ReadList(Vec<(u32, u32, Chunk)>),
     Reset(Vec<u32>),
     Copy {
         from: u32,
@@ -177,6 +179,11 @@ impl World {
 
     fn completed(&mut self, completion: ChunkCompletion) {
         let seed = self.seed;
+        assert_eq!(
+            completion.result.is_err(),
+            completion.failed != FailedLbas::default(),
+            "seed {seed}: what fails has a block that failed: {completion:?}"
+        );
         let request =
             self.requests.remove(&completion.token.0).expect("a request waits, and is answered once");
         match (request, completion.result) {
@@ -247,6 +254,30 @@ impl World {
                     other => panic!("seed {seed}: a read gives {other:?}"),
                 }
             }
+            (Request::ReadList(blocks), result) => {
+                let content = match (result, completion.partial) {
+                    (Ok(ChunkAnswer::Content(content)), None) => Some(content),
+                    (Err(ChunkError::Refused(ChunkRefusal::Unwritten)), partial) => partial,
+                    other => panic!("seed {seed}: a read of a list gives {other:?}"),
+                };
+                let failed = completion.failed;
+                assert_eq!(content.is_none(), failed == FailedLbas::all(blocks.len() as u32), "seed {seed}");
+                for (place, (chunk, iu, before)) in (0..).zip(blocks) {
+                    self.chunks[chunk as usize].reads -= 1;
+                    let can = before.readable(self.unsafe_units);
+                    let size = self.mode.bytes_per_iu();
+                    let block = content.as_ref().map(|content| &content[place as usize * size..][..size]);
+                    let at = format!("seed {seed}: chunk {chunk} block {iu}, {can} can be read");
+                    if failed.has(place) {
+                        assert!(iu >= can || !before.is_quiet(), "{at}");
+                        assert!(block.is_none_or(|block| block.iter().all(|byte| *byte == 0)), "{at}");
+                    } else {
+                        assert!(iu < can || !before.is_quiet(), "{at}: what a cut can destroy is read");
+                        let word = before.words.get(iu as usize).expect("what was never written is not read");
+                        assert_eq!(block.expect("some were read")[..8], word.to_le_bytes(), "{at}");
+                    }
+                }
+            }
             (Request::Reset(chunks), result) => {
                 assert!(result.is_ok(), "seed {seed}: {result:?}");
                 for chunk in chunks {
@@ -292,7 +323,8 @@ impl World {
         let capacity = ROWS * UNIT_IUS;
         match self.random.below(100) {
             0..55 => self.write(chunk),
-            55..75 => {
+            55..63 => self.read_list(),
+            63..75 => {
                 let first = self.random.below(u64::from(capacity)) as u32;
                 let count = 1 + self.random.below(u64::from(capacity - first).min(20)) as u32;
                 let destination = BufferMut::copy_from(&vec![0; count as usize * self.mode.bytes_per_iu()]);
@@ -307,6 +339,27 @@ impl World {
             95 => self.space.fail_next_append = self.random.below(2) == 0,
             _ => {}
         }
+    }
+
+    /// Reads blocks that lie anywhere, some of them beyond what is written.
+    fn read_list(&mut self) {
+        let (mut lbas, mut blocks) = (LbaList::default(), Vec::new());
+        for _ in 0..1 + self.random.below(64) {
+            let chunk = self.random.below(self.chunks.len() as u64) as u32;
+            let written = self.chunks[chunk as usize].words.len() as u64;
+            let iu = self.random.below((written + 1).min(u64::from(ROWS * UNIT_IUS))) as u32;
+            // Some follow each other, and some go on in another chunk.
+            for block in (iu..ROWS * UNIT_IUS).take(1 + self.random.below(2) as usize) {
+                if blocks.len() < 64 {
+                    lbas.push(self.lba(chunk, block));
+                    let before = self.chunks[chunk as usize].clone();
+                    self.chunks[chunk as usize].reads += 1;
+                    blocks.push((chunk, block, before));
+                }
+            }
+        }
+        let destination = BufferMut::copy_from(&vec![0xee; blocks.len() * self.mode.bytes_per_iu()]);
+        self.submit(ChunkOperation::Read { lbas, destination }, Some(Request::ReadList(blocks)));
     }
 
     /// Writes to a chunk, and sometimes to another one with the same command.
@@ -530,6 +583,7 @@ fn planted_bugs_are_noticed() {
         ("openchannel: a chunk stays open after a failed program", || run_all(0..40)),
         ("openchannel: what is at risk can be read", || run_all(0..40)),
         ("openchannel: a torn row counts", || run_all(0..40)),
+        ("openchannel: what failed has no bit", || run_all(0..40)),
     ]);
 }
 
@@ -562,8 +616,54 @@ fn read_what_went_astray() {
         store.complete(completion, &mut world.space, &mut out);
     }
     let lost = world.definition.shape.lba(ChunkIndex(1), 2 * UNIT_IUS);
-    let result = out.pop().expect("it is answered").result;
-    assert_eq!(result.map(|_| ()), Err(ChunkError::Unrecovered { lba: lost }));
+    let answer = out.pop().expect("it is answered");
+    assert_eq!(answer.result.map(|_| ()), Err(ChunkError::Unrecovered { lba: lost }));
+    let mut failed = FailedLbas::default();
+    failed.add(UNIT_IUS, UNIT_IUS);
+    assert_eq!(answer.failed, failed, "those of the row that went astray");
+    let row = UNIT_IUS as usize * world.mode.bytes_per_iu();
+    let content = answer.partial.expect("others could be read");
+    let blank: Vec<bool> = content.chunks_exact(row).map(|row| row.iter().all(|byte| *byte == 0)).collect();
+    assert_eq!(blank, [false, true, false]);
+}
+
+/// Goal: a block that cannot be read keeps the others of its list from nothing. Method: a row that is unreadable, among blocks of two chunks.
+#[test]
+fn a_list_with_a_lost_block_brings_the_others() {
+    let mut world = World::new(4);
+    world.open();
+    for chunk in [0, CHUNKS] {
+        let words: Vec<u64> = (0..ROWS * UNIT_IUS).map(|iu| world.word(chunk, iu)).collect();
+        let (lbas, data) = (LbaList::run(world.lba(chunk, 0), ROWS * UNIT_IUS), world.payload(&words));
+        world.chunks[chunk as usize].words = words;
+        world.chunks[chunk as usize].writes = 1;
+        let request = Request::Write(vec![(chunk, ROWS * UNIT_IUS)]);
+        world.submit(ChunkOperation::Write { lbas, data }, Some(request));
+    }
+    world.settle();
+    let lost = world.space.written_units()[3];
+    world.space.unreadable.push(lost);
+    let mut lbas = LbaList::default();
+    let blocks = [(0, 3 * UNIT_IUS), (CHUNKS, 0), (0, 0), (0, 3 * UNIT_IUS + 1)];
+    blocks.iter().for_each(|(chunk, block)| lbas.push(world.lba(*chunk, *block)));
+    let size = world.mode.bytes_per_iu();
+    let destination = BufferMut::copy_from(&vec![0xee; blocks.len() * size]);
+    let operation = ChunkOperation::Read { lbas, destination };
+    let mut out = Vec::new();
+    let store = world.store.as_mut().expect("open");
+    store.submit(ChunkCommand { token: ChunkToken(0), operation }, &mut world.space, &mut out);
+    while let Some(completion) = world.space.step(&mut world.random) {
+        store.complete(completion, &mut world.space, &mut out);
+    }
+    let answer = out.pop().expect("it is answered");
+    assert_eq!(answer.failed, FailedLbas(0b1001));
+    let first_lost = world.lba(0, 3 * UNIT_IUS);
+    assert_eq!(answer.result.map(|_| ()), Err(ChunkError::Unrecovered { lba: first_lost }));
+    let content = answer.partial.expect("two of four could be read");
+    for ((chunk, block), content) in blocks.into_iter().zip(content.chunks_exact(size)).skip(1).take(2) {
+        assert_eq!(content[..8], world.chunks[chunk as usize].words[block as usize].to_le_bytes());
+    }
+    assert!(content[..size].iter().chain(&content[3 * size..]).all(|byte| *byte == 0));
 }
 
 /// Goal: content of another chunk is never taken for that of one. Method: two rows in each other's place; the first block of the second is named.
@@ -593,7 +693,7 @@ fn chunks_that_are_deleted_are_gone() {
     while let Some(completion) = world.space.step(&mut random) {
         world.store.as_mut().expect("open").complete(completion, &mut world.space, &mut out);
     }
-    assert!(matches!(out.as_slice(), [ChunkCompletion { token: ChunkToken(0), result: Ok(_) }]));
+    assert!(matches!(out.as_slice(), [ChunkCompletion { token: ChunkToken(0), result: Ok(_), .. }]));
     world.space.power_cut(&mut random);
     assert_eq!(world.space.unit_sum(), 0);
     world.definition.id += 1;

@@ -28,6 +28,10 @@ pub struct Figures {
     pub resets: u64,
     /// Writes that ended with their chunk closed.
     pub early_closes: u64,
+    /// Writes that failed behind a part that was written.
+    pub partly_written: u64,
+    /// Blocks of lists that were read, and that were not.
+    pub listed: [u64; 2],
     /// Restarts after the death of the process, and after power cuts.
     pub restarts: [u64; 2],
 }
@@ -37,6 +41,8 @@ impl std::ops::AddAssign for Figures {
         self.commands += other.commands;
         self.resets += other.resets;
         self.early_closes += other.early_closes;
+        self.partly_written += other.partly_written;
+        (0..2).for_each(|kind| self.listed[kind] += other.listed[kind]);
         (0..2).for_each(|kind| self.restarts[kind] += other.restarts[kind]);
     }
 }
@@ -62,8 +68,8 @@ pub fn run(seed: u64, lives: u32) -> Result<Figures, String> {
 fn play(seed: u64, lives: u32) -> Result<Figures, String> {
     let mut scene = Chunks::new(seed)?;
     scene.live(lives)?;
-    let ChunkHost { commands, resets, early_closes, .. } = scene.host;
-    Ok(Figures { commands, resets, early_closes, ..scene.figures })
+    let ChunkHost { commands, resets, early_closes, partly_written, listed, .. } = scene.host;
+    Ok(Figures { commands, resets, early_closes, partly_written, listed, ..scene.figures })
 }
 
 fn device(seed: u64, random: &mut Xoshiro256PlusPlus) -> Result<Device, String> {

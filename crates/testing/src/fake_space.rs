@@ -441,7 +441,7 @@ impl EraseBlockSpace for FakeSpace {
                     .copy_from_slice(self.read_page_oob(block, page).unwrap());
             }
         }
-        let (destination, oob) = if result.is_ok() { (Some(destination), oob) } else { (None, None) };
+        let destination = Some(destination);
         self.pending.push(Pending::Done(SpaceCompletion { token, result, destination, oob }));
     }
     fn read_oob(

@@ -5,15 +5,15 @@ use crate::chunks;
 use crate::contract::ZoneOutcome;
 use crate::outputs::Finished;
 use crate::pending::Extra;
-use diecut_openchannel::contract::{ChunkAnswer, ChunkCompletion};
-use diecut_units::Time;
+use diecut_openchannel::contract::{ChunkAnswer, ChunkCompletion, FailedLbas};
+use diecut_units::{BufferMut, Time};
 
 /// Takes the answer of chunks: that of the command.
 ///
 /// # Panics
 /// If the token is not under way.
 pub fn complete_chunks(namespaces: &mut Namespaces, completion: ChunkCompletion, now: Time) -> Finished {
-    let ChunkCompletion { token, result } = completion;
+    let ChunkCompletion { token, result, failed, partial } = completion;
     let mut pending = namespaces.pending.remove(token.0);
     assert_eq!(pending.remaining, 1, "I-N1: chunks answer a command once");
     let (mut destination, mut outcome) = (None, None);
@@ -25,9 +25,13 @@ pub fn complete_chunks(namespaces: &mut Namespaces, completion: ChunkCompletion,
             let extras = &mut namespaces.extras;
             let index = *pending.extra.get_or_insert_with(|| extras.insert(Extra::default()));
             extras[index].error.get_or_insert(chunks::translate(&error));
+            outcome = (failed != FailedLbas::default()).then_some(ZoneOutcome::Failed(failed));
         }
     }
     let mut finished = namespaces.finish(pending, destination, now);
     finished.completion.zones = outcome;
+    if finished.completion.result.is_err() {
+        finished.completion.data = partial.map(BufferMut::freeze);
+    }
     finished
 }

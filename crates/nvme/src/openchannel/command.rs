@@ -8,7 +8,7 @@ pub const LBAS_MAX: u32 = 64;
 /// The dwords that vector commands share (OC figures 21 to 30).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorCommand {
-    /// The logical block, if it is a single one; of a read the first one.
+    /// The logical block, if it is a single one; of a read without a list the first one.
     pub lba: u64,
     /// Number of logical blocks, 1 to [`LBAS_MAX`]: bits 5:0 of dword 12, converted from 0's based.
     pub count: u32,

@@ -1,5 +1,6 @@
 //! Vector commands of Open-Channel 2.0, and what is left of the NVM command set on chunks. Lists of addresses are the first bytes of a
-//! command's data, because a fabric has no memory of the host to look them up in (`docs/doors/open-channel.md`).
+//! command's data, because a fabric has no memory of the host to look them up in; that of a read comes in its capsule
+//! (`docs/doors/open-channel.md`).
 
 mod answer;
 
@@ -12,7 +13,7 @@ use diecut_nvme::openchannel::{MCCAP_EARLY_RESET, MCCAP_MULTIPLE_RESETS, MCCAP_V
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::{Buffer, BufferPool};
 
-pub(crate) use answer::answer;
+pub(crate) use answer::{answer, answer_failed};
 
 const INVALID_OPCODE: Status = Status::INVALID_OPCODE.do_not_retry();
 
@@ -25,6 +26,15 @@ pub(crate) const fn is_of_chunks(code: u8) -> bool {
 #[inline]
 pub(crate) const fn is_read(code: u8) -> bool {
     matches!(code, io::READ | opcode::VECTOR_READ)
+}
+
+/// Bytes of the list that the capsule of a command may have besides the data that the command brings: only a vector read has one.
+#[cold]
+pub(crate) fn list_of_read_bytes(entry: &SubmissionEntry) -> usize {
+    match entry.opcode {
+        opcode::VECTOR_READ => VectorCommand::decode(entry).list_bytes() as usize,
+        _ => 0,
+    }
 }
 
 /// Whether a command of the NVM command set can be asked of chunks.
@@ -85,14 +95,17 @@ pub(super) fn operation(
     let VectorCommand { lba, count, destination } = command;
     let bytes = command.list_bytes();
     let planned = plan(namespace, entry, u32::MAX)?.from_host_bytes;
-    if data.as_ref().map_or(0, |data| data.len() as u32) != planned {
+    // A read may have its list with it.
+    let is_listed = data.is_some() && entry.opcode == opcode::VECTOR_READ;
+    if data.as_ref().map_or(0, |data| data.len() as u32) != if is_listed { bytes } else { planned } {
         return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
     }
     let lbas = || list(data.as_ref(), 0, count, lba);
     let request = match entry.opcode {
         opcode::VECTOR_READ => {
             let destination = pool.take(namespace.transfer_bytes(count) as usize);
-            ChunkRequest::Read { lbas: LbaList::run(lba, count), destination }
+            let lbas = if is_listed { lbas() } else { LbaList::run(lba, count) };
+            ChunkRequest::Read { lbas, destination }
         }
         opcode::VECTOR_WRITE => {
             let content = data.as_ref().expect("I-T7: data that were planned are there");

@@ -29,10 +29,27 @@ struct Chunk {
 }
 
 enum Request {
-    Write { chunk: u32, end: u32 },
-    Copy { from: u32, to: u32, end: u32 },
-    Read { chunk: u32, first: u32, count: u32, before: Chunk },
-    Reset { chunk: u32 },
+    Write {
+        chunk: u32,
+        first: u32,
+        end: u32,
+    },
+    Copy {
+        from: u32,
+        to: u32,
+        end: u32,
+    },
+    Read {
+        chunk: u32,
+        first: u32,
+        count: u32,
+        before: Chunk,
+    },
+    /// Chunks and blocks, and what each chunk was.
+    ReadList(Vec<(u32, u32, Chunk)>),
+    Reset {
+        chunk: u32,
+    },
     Look,
 }
 
@@ -42,6 +59,10 @@ pub struct ChunkHost {
     pub commands: u64,
     pub resets: u64,
     pub early_closes: u64,
+    /// Writes that failed behind a part that was written.
+    pub partly_written: u64,
+    /// Blocks of lists that were read, and that were not.
+    pub listed: [u64; 2],
     shape: ChunkShape,
     chunks: Vec<Chunk>,
     requests: BTreeMap<u64, Request>,
@@ -59,6 +80,8 @@ impl ChunkHost {
             commands: 0,
             resets: 0,
             early_closes: 0,
+            partly_written: 0,
+            listed: [0; 2],
             shape,
             chunks: vec![Chunk::default(); shape.all_chunks() as usize],
             requests: BTreeMap::new(),
@@ -112,9 +135,16 @@ impl ChunkHost {
         let chunk = random.random_range(0..self.chunks.len() as u32);
         let of = self.chunks[chunk as usize].clone();
         let (written, capacity, unit) = (of.words.len() as u32, self.capacity(), self.shape.unit_ius);
-        if of.is_doubtful && of.under_way == 0 && self.is_quiet() {
-            self.looks = true;
-            return Some(self.look());
+        let is_to_be_looked_at = |of: &Chunk| of.is_doubtful && of.under_way == 0;
+        if self.chunks.iter().any(is_to_be_looked_at) {
+            if self.is_quiet() {
+                self.looks = true;
+                return Some(self.look());
+            }
+            // Lists of blocks keep many chunks busy, so it waits now and then.
+            if random.random_ratio(3, 4) {
+                return None;
+            }
         }
         let takes_writes =
             !of.resets && !of.is_closed && !of.is_offline && !of.is_doubtful && written < capacity;
@@ -134,7 +164,7 @@ impl ChunkHost {
                 place.under_way += 1;
                 let end = written + rows * unit;
                 let (lba, lba_count) = (self.lba(chunk, written), rows * unit);
-                let token = self.token(Request::Write { chunk, end });
+                let token = self.token(Request::Write { chunk, first: written, end });
                 let operation = if random.random_ratio(1, 2) {
                     let range = LbaRange { first_lba: lba, lba_count };
                     NamespaceOperation::Write {
@@ -149,7 +179,8 @@ impl ChunkHost {
                 };
                 Some((token, operation))
             }
-            60..82 => {
+            60..64 => Some(self.read_list(random)),
+            64..82 => {
                 let first = random.random_range(0..capacity);
                 let count = random.random_range(1..=(capacity - first).min(70));
                 Some(self.read(chunk, first, count))
@@ -195,6 +226,67 @@ impl ChunkHost {
         (token, NamespaceOperation::Read { range, destination })
     }
 
+    /// Reads blocks that lie anywhere, most of them where something was written.
+    fn read_list(&mut self, random: &mut Xoshiro256PlusPlus) -> (u64, NamespaceOperation) {
+        let (mut lbas, mut blocks) = (LbaList::default(), Vec::new());
+        let count = if random.random_ratio(1, 8) { 64 } else { random.random_range(1..=8) };
+        for _ in 0..count {
+            let chunk = random.random_range(0..self.chunks.len() as u32);
+            let written = self.chunks[chunk as usize].words.len() as u32;
+            let block = random.random_range(0..=written.min(self.capacity() - 1));
+            self.chunks[chunk as usize].under_way += 1;
+            lbas.push(self.lba(chunk, block));
+            blocks.push((chunk, block, self.chunks[chunk as usize].clone()));
+        }
+        let destination = BufferMut::copy_from(&vec![0xee; blocks.len() * TAG_SIZE_BYTES]);
+        let token = self.token(Request::ReadList(blocks));
+        (token, NamespaceOperation::Chunk(ChunkRequest::Read { lbas, destination }))
+    }
+
+    /// Judges each block of a list by itself.
+    fn list_is_read(
+        &mut self,
+        blocks: Vec<(u32, u32, Chunk)>,
+        result: Result<(), NamespaceError>,
+        failed: FailedLbas,
+        data: Option<Buffer>,
+    ) -> Result<(), String> {
+        if !matches!(result, Ok(()) | Err(NamespaceError::Chunk(ChunkRefusal::Unwritten))) {
+            return Err(format!("a read of {} blocks gives {result:?}", blocks.len()));
+        }
+        if result.is_ok() != (failed == FailedLbas::default()) {
+            return Err(format!("a read of a list gives {result:?}, and {failed:?}"));
+        }
+        for (place, (chunk, block, before)) in (0..).zip(blocks) {
+            self.chunks[chunk as usize].under_way -= 1;
+            self.listed[usize::from(failed.has(place))] += 1;
+            if failed.has(place) {
+                if block < self.readable(&before) {
+                    return Err(format!("chunk {chunk}: block {block} of a list cannot be read; {before:?}"));
+                }
+                continue;
+            }
+            let content =
+                data.as_ref().map(|data| &data[place as usize * TAG_SIZE_BYTES..][..TAG_SIZE_BYTES]);
+            let word = content.map(|content| u64::from_le_bytes(content.try_into().expect("8 bytes")));
+            let written = before.words.get(block as usize).copied();
+            if word != written || written.is_none() {
+                let both = format!("reads as {word:x?} in a list, and {written:x?} was written");
+                return Err(format!("chunk {chunk} IU {block} {both}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks of a write that failed which are written all the same: those of the program units before the first that failed.
+    fn written_before(&self, count: u32, failed: FailedLbas) -> u32 {
+        let unit = self.shape.unit_ius;
+        // Those behind 64 have no bit.
+        let told = if count > 64 { 0 } else { count };
+        (0..told / unit).take_while(|row| !(0..unit).any(|at| failed.has(row * unit + at))).count() as u32
+            * unit
+    }
+
     /// Reads of everything that can be read.
     pub fn read_all(&mut self) -> Vec<(u64, NamespaceOperation)> {
         let mut reads = Vec::new();
@@ -230,13 +322,18 @@ impl ChunkHost {
         };
         self.commands += 1;
         let result = completion.result;
+        let failed = match completion.zones {
+            Some(ZoneOutcome::Failed(failed)) => failed,
+            _ => FailedLbas::default(),
+        };
         let closes = |error: &NamespaceError| {
             let refusals = [ChunkRefusal::EarlyClose, ChunkRefusal::Offline, ChunkRefusal::OutOfOrder];
             matches!(error, NamespaceError::Chunk(refusal) if refusals.contains(refusal))
                 || matches!(error, NamespaceError::NoRoom { .. } | NamespaceError::ReadOnly { .. })
         };
         match request {
-            Request::Write { chunk, end } => {
+            Request::Write { chunk, first, end } => {
+                let before = self.written_before(end - first, failed);
                 let of = &mut self.chunks[chunk as usize];
                 of.under_way -= 1;
                 match result {
@@ -256,6 +353,15 @@ impl ChunkHost {
                         (of.is_doubtful, of.is_refused) = (true, true);
                     }
                     Err(error) if closes(&error) => {
+                        if before == end - first {
+                            return Err(format!(
+                                "chunk {chunk}: a write to {end} fails for no block: {error}"
+                            ));
+                        }
+                        if before > 0 {
+                            self.partly_written += 1;
+                            of.answered = of.answered.max(first + before);
+                        }
                         of.has_failed |= error != NamespaceError::Chunk(ChunkRefusal::OutOfOrder);
                         let is_early = error == NamespaceError::Chunk(ChunkRefusal::EarlyClose);
                         self.early_closes += u64::from(is_early);
@@ -298,6 +404,7 @@ impl ChunkHost {
                     }
                 }
             }
+            Request::ReadList(blocks) => self.list_is_read(blocks, result, failed, completion.data)?,
             Request::Reset { chunk } => {
                 result.map_err(|error| format!("chunk {chunk}: its reset gives {error}"))?;
                 self.resets += 1;

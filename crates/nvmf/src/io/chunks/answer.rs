@@ -1,11 +1,14 @@
-//! How chunks are, in the bytes of the chunk information log.
+//! How chunks are, in the bytes of the chunk information log; and what failed of a vector command.
 
+use super::is_of_chunks;
 use crate::connection::Connection;
 use crate::shared::Shared;
-use diecut_namespace::contract::{ChunkIndex, ChunkShape, ChunkState, ChunkView};
+use diecut_namespace::contract::{ChunkIndex, ChunkShape, ChunkState, ChunkView, ZoneOutcome};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::openchannel::{ChunkDescriptor, chunk_state};
+use diecut_nvme::tcp::flag;
 use diecut_nvme::{Status, SubmissionEntry};
+use diecut_units::{Buffer, mark};
 use zerocopy::IntoBytes;
 
 const DESCRIPTOR_BYTES: u64 = ChunkDescriptor::SIZE_BYTES as u64;
@@ -26,6 +29,29 @@ fn descriptors(shape: &ChunkShape, first: u32, chunks: &[ChunkView]) -> Vec<u8> 
         bytes.extend_from_slice(descriptor.as_bytes());
     }
     bytes
+}
+
+/// Answers a command that failed. Of a vector command dwords 0 and 1 have a bit for each logical block that failed, in the order of its
+/// list, and a read brings the others. The account holds `held_bytes` for the data.
+#[cold]
+pub(crate) fn answer_failed(
+    connection: &mut Connection,
+    entry: &SubmissionEntry,
+    status: Status,
+    outcome: Option<&ZoneOutcome>,
+    partial: Option<Buffer>,
+    held_bytes: u32,
+) {
+    let command_id = entry.command_id.get();
+    let failed = match outcome {
+        Some(ZoneOutcome::Failed(failed)) if is_of_chunks(entry.opcode) => failed.0,
+        _ => 0,
+    };
+    if let Some(content) = partial {
+        mark!("nvmf: a read that failed brings what could be read");
+        connection.put_data(command_id, content, held_bytes, flag::LAST);
+    }
+    connection.answer(command_id, status, failed);
 }
 
 /// Answers a command that asked how chunks are. The account holds `held_bytes` for the page.

@@ -37,6 +37,6 @@ pub(crate) fn answer_zones(
         Some(ZoneOutcome::Chunks(chunks)) => {
             answer_chunks(connection, shared, entry, &chunks, held_bytes);
         }
-        None => connection.answer(command_id, Status::SUCCESS, 0),
+        Some(ZoneOutcome::Failed(_)) | None => connection.answer(command_id, Status::SUCCESS, 0),
     }
 }
