@@ -206,7 +206,7 @@ impl FileMedium {
                     let block = &mut self.blocks[number];
                     block.programmed_page = 0;
                     block.garbage.clear();
-                    self.done.push(Completion { token, result: Ok(()), destination: None, oob: None });
+                    self.done.push(Completion::plain(token, Ok(())));
                 }
                 Operation::Copy { .. } => unreachable!("refused when it was submitted"),
             }
@@ -237,7 +237,7 @@ impl FileMedium {
         });
         if let Some(error) = error {
             let destination = content.map(|(_, destination)| destination);
-            return self.done.push(Completion { token, result: Err(error), destination, oob });
+            return self.done.push(Completion { token, result: Err(error), destination, oob, retries: 0 });
         }
         let mut under_way = UnderWay {
             token,
@@ -281,8 +281,13 @@ impl FileMedium {
             }
         }
         let waits = !ended.is_read && result.is_ok();
-        let completion =
-            Completion { token: ended.token, result, destination: ended.destination, oob: ended.oob };
+        let completion = Completion {
+            token: ended.token,
+            result,
+            destination: ended.destination,
+            oob: ended.oob,
+            retries: 0,
+        };
         match waits {
             true => self.hold(address, completion),
             false => self.done.push(completion),

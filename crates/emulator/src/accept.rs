@@ -172,6 +172,6 @@ impl Device {
         };
         let MediaToken(token) = command.token;
         let result = Err(MediaError::PowerLost);
-        self.engine.done.push(Completion { token: MediaToken(token), result, destination, oob });
+        self.engine.done.push(Completion { token: MediaToken(token), result, destination, oob, retries: 0 });
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<MediaError>,
     pub(crate) flip_bit: Option<u32>,
     /// Times that the array reads again.
-    pub(crate) retries: u32,
+    pub(crate) retries: u8,
 }
 
 /// One command: what every event of it looks at, in two cache lines. Works in steps: a row of pages for a read, a

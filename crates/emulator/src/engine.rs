@@ -463,7 +463,7 @@ impl Engine {
             let at_once = self.timing.planes_at_once;
             let rounds = if count <= at_once { 1 } else { u64::from(count.div_ceil(at_once)) };
             let one = self.timing.read_row_ns(&self.nand.cells, command.first_row + step);
-            (one * rounds * u64::from(1 + command.outcome.retries), (command.block, pages.start, pages.end))
+            (one * rounds * (1 + u64::from(command.outcome.retries)), (command.block, pages.start, pages.end))
         };
         die.occupy(Array::Reading(index), sensed, now);
         let time = self.nand.stretched(time, number, Time(now));
@@ -672,11 +672,11 @@ impl Engine {
     pub(crate) fn complete(&mut self, index: u32) {
         let command = self.commands.get_mut(index);
         let (token, destination, oob) = (command.token, command.destination.take(), command.oob.take());
-        let (kind, block) = (command.kind, command.block);
+        let (kind, block, retries) = (command.kind, command.block, command.outcome.retries);
         // Told apart before the completion is put together: merged on the stack, a result is read back wider than it was
         // written, and waits there until every store before it, those of the copied content too, has left the processor.
         if command.outcome.error.is_none() {
-            self.done.push(Completion { token, result: Ok(()), destination, oob });
+            self.done.push(Completion { token, result: Ok(()), destination, oob, retries });
         } else {
             self.complete_failed(index, destination, oob);
         }
@@ -695,7 +695,8 @@ impl Engine {
     #[inline(never)]
     fn complete_failed(&mut self, index: u32, destination: Option<BufferMut>, oob: Option<BufferMut>) {
         let command = self.commands.get(index);
+        let (token, retries) = (command.token, command.outcome.retries);
         let error = command.outcome.error.expect("only failed commands come here");
-        self.done.push(Completion { token: command.token, result: Err(error), destination, oob });
+        self.done.push(Completion { token, result: Err(error), destination, oob, retries });
     }
 }

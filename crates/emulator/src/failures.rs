@@ -199,7 +199,8 @@ impl Failures {
                     command.outcome.flip_bit =
                         Some(command.block as u32 ^ command.first_iu.wrapping_mul(0x9e37));
                 }
-                while command.outcome.retries < self.rates.retry_limit && happens(self.rates.read_retry) {
+                let limit = self.rates.retry_limit.min(u8::MAX.into()) as u8;
+                while command.outcome.retries < limit && happens(self.rates.read_retry) {
                     command.outcome.retries += 1;
                 }
                 happens(self.rates.uncorrectable_read)

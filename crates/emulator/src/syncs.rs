@@ -76,7 +76,7 @@ impl Syncs {
         let block = command.operation.block();
         if self.has_failed && !is_read(&command.operation) {
             let result = Err(MediaError::DieOffline { block });
-            done.push(Completion { token: command.token, result, destination: None, oob: None });
+            done.push(Completion::plain(command.token, result));
             return None;
         }
         if blocks_of(&command).into_iter().flatten().any(|address| self.is_kept_off(geometry, address)) {

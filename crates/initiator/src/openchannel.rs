@@ -5,8 +5,10 @@
 //! [`OpenChannel::ended`]. After a command that failed, how the chunks that it wrote are is read again before they are written.
 
 use diecut_nvme::admin::GetLogPage;
+use diecut_nvme::feature::SetFeatures;
 use diecut_nvme::openchannel::{
-    AddressFormat, ChunkDescriptor, Geometry, LBAS_MAX, VectorCommand, chunk_state, lid, opcode,
+    AddressFormat, ChunkDescriptor, ChunkNotification, Geometry, LBAS_MAX, LOG_ENTRIES_MAX, VectorCommand,
+    chunk_state, fid, lid, notification_mask, opcode,
 };
 use diecut_nvme::{DecodeError, Status, SubmissionEntry, opcode::admin};
 use diecut_units::Buffer;
@@ -60,6 +62,21 @@ pub enum ChunkUseError {
         /// Blocks of a write.
         unit: u32,
     },
+}
+
+/// An entry of the chunk notification log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// Rises by 1 with each entry of a controller: where it does not, entries were lost.
+    pub count: u64,
+    /// Which chunk; of a mask of a parallel unit the first one of it.
+    pub chunk: u32,
+    /// Which blocks of it.
+    pub blocks: std::ops::Range<u32>,
+    /// See [`notification_mask`].
+    pub mask: u8,
+    /// See [`diecut_nvme::openchannel::notification_state`].
+    pub state: u16,
 }
 
 /// What a host knows of a chunk.
@@ -142,6 +159,68 @@ impl OpenChannel {
             let written = u32::try_from(found.write_pointer.get()).unwrap_or(u32::MAX);
             *place = ChunkFacts { state: found.state & 0x7F, wear: found.wear, written };
         }
+    }
+
+    /// The admin command that sets whether vector reads of data that is hard to read end with the status High ECC, and the bits of
+    /// [`failed_blocks`] for it; what was read comes all the same.
+    pub fn set_feedback(&self, is_on: bool) -> Request {
+        let mut entry = SubmissionEntry {
+            opcode: admin::SET_FEATURES,
+            nsid: self.nsid.into(),
+            ..SubmissionEntry::default()
+        };
+        let value = if is_on { fid::FEEDBACK_HIGH_ECC } else { 0 };
+        SetFeatures { feature: fid::MEDIA_FEEDBACK, save: false, value }.encode(&mut entry);
+        Request { entry, data: None, expected_bytes: 0, effect: Effect::None }
+    }
+
+    /// The admin command that takes the entries of the chunk notification log: they are gone then.
+    pub fn ask_notifications(&self) -> Request {
+        let length_bytes = (LOG_ENTRIES_MAX * ChunkNotification::SIZE_BYTES) as u64;
+        let mut entry = SubmissionEntry {
+            opcode: admin::GET_LOG_PAGE,
+            nsid: self.nsid.into(),
+            ..SubmissionEntry::default()
+        };
+        GetLogPage::of(lid::CHUNK_NOTIFICATION, length_bytes).encode(&mut entry);
+        Request { entry, data: None, expected_bytes: length_bytes as u32, effect: Effect::None }
+    }
+
+    /// What [`OpenChannel::ask_notifications`] brought of this namespace, the oldest first.
+    ///
+    /// # Errors
+    /// An entry names a chunk that is not there, or blocks beyond it.
+    pub fn notifications(&self, page: &[u8]) -> Result<Vec<Notification>, DecodeError> {
+        let wrong = |field, value: u64| DecodeError::Field { field, value };
+        let entries = page.chunks_exact(ChunkNotification::SIZE_BYTES);
+        let entries =
+            entries.map(|bytes| ChunkNotification::read_from_bytes(bytes).expect("cut to its size"));
+        let of_us = |entry: &ChunkNotification| entry.count.get() > 0 && entry.nsid.get() == self.nsid;
+        let mut found = Vec::new();
+        for entry in entries.filter(of_us) {
+            let lba = entry.lba.get();
+            let place = self.geometry.format.decode(lba).and_then(|place| self.place(place));
+            let (chunk, block) = place.ok_or(wrong("LBA", lba))?;
+            let size = self.geometry.chunk_blocks.get();
+            let blocks = match entry.mask {
+                notification_mask::LOGICAL_BLOCKS => block..block + u32::from(entry.block_count.get()) + 1,
+                _ => 0..size,
+            };
+            if blocks.end > size {
+                return Err(wrong("NLB", u64::from(entry.block_count.get())));
+            }
+            let (mask, state) = (entry.mask, entry.state.get());
+            found.push(Notification { count: entry.count.get(), chunk, blocks, mask, state });
+        }
+        Ok(found)
+    }
+
+    /// The chunk and block of a group, parallel unit, chunk and block, if they are there.
+    fn place(&self, [group, unit, number, block]: [u32; 4]) -> Option<(u32, u32)> {
+        let Geometry { groups, units, chunks, chunk_blocks, .. } = &self.geometry;
+        let (units, chunks) = (u32::from(units.get()), chunks.get());
+        let is_there = group < groups.get().into() && unit < units && number < chunks;
+        (is_there && block < chunk_blocks.get()).then(|| ((group * units + unit) * chunks + number, block))
     }
 
     fn lba(&self, chunk: u32, block: u32) -> u64 {
@@ -394,6 +473,36 @@ mod test {
         assert_eq!(open.chunks()[3], ChunkFacts { state: chunk_state::FREE, wear: 0, written: 0 });
         assert_eq!(open.write(&[(3, 3)], &[]).map(|_| ()), Err(ChunkUseError::Length { blocks: 3, unit: 4 }));
         assert_eq!(open.read(12, 0, 1, 1).map(|_| ()), Err(ChunkUseError::NotThere { chunk: 12 }));
+    }
+
+    /// Goal: entries are those of this namespace, by chunk and block; nonsense is refused. Method: entries by hand.
+    #[test]
+    fn notifications_are_read() {
+        let open = open();
+        // Chunk 11 is group 1, parallel unit 1, chunk 2; its addresses begin at 70h.
+        let entry =
+            ChunkNotification { count: 9.into(), lba: 0x72.into(), nsid: 5.into(), ..Default::default() };
+        let blocks = ChunkNotification { mask: 1, state: 8.into(), block_count: 2.into(), ..entry };
+        let whole = ChunkNotification { mask: 2, state: 1.into(), lba: 0x70.into(), ..entry };
+        let other = ChunkNotification { nsid: 6.into(), lba: u64::MAX.into(), ..entry };
+        let page = [blocks, other, whole, ChunkNotification::default()];
+        let found = open.notifications(page.as_bytes()).expect("it is right");
+        let expected = [
+            Notification { count: 9, chunk: 11, blocks: 2..5, mask: 1, state: 8 },
+            Notification { count: 9, chunk: 11, blocks: 0..8, mask: 2, state: 1 },
+        ];
+        assert_eq!(found, expected);
+        for wrong in [
+            ChunkNotification { lba: 0x78.into(), ..whole },
+            ChunkNotification { lba: u64::MAX.into(), ..whole },
+            ChunkNotification { block_count: 6.into(), ..blocks },
+        ] {
+            assert!(open.notifications(wrong.as_bytes()).is_err(), "{wrong:?}");
+        }
+        let ask = open.ask_notifications();
+        assert_eq!((ask.entry.cdw10.get(), ask.expected_bytes), (0x03ff_00d0, 4096));
+        let on = open.set_feedback(true).entry;
+        assert_eq!((on.opcode, on.cdw10.get(), on.cdw11.get(), on.nsid.get()), (9, 0xca, 1, 5));
     }
 
     #[test]

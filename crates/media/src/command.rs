@@ -106,4 +106,13 @@ pub struct Completion {
     pub destination: Option<BufferMut>,
     /// The OOB destination of a read, filled on success.
     pub oob: Option<BufferMut>,
+    /// How often cells were read again before a read could be corrected. 0 of what is no read, and where a medium does not know.
+    pub retries: u8,
+}
+
+impl Completion {
+    /// The answer to a command that brings nothing.
+    pub fn plain(token: MediaToken, result: Result<(), MediaError>) -> Completion {
+        Completion { token, result, destination: None, oob: None, retries: 0 }
+    }
 }

@@ -213,7 +213,7 @@ impl Medium {
             (destination, oob) = (None, None);
         }
         let token = MediaToken(command.token.0 + u64::from(self.bug == Bug::WrongToken));
-        Completion { token, result, destination, oob }
+        Completion { token, result, destination, oob, retries: 0 }
     }
 }
 
@@ -250,7 +250,7 @@ impl Media for Medium {
         let completion = self.execute(command);
         completions.push(completion);
         if self.bug == Bug::CompletesTwice && self.executed.is_multiple_of(50) {
-            completions.push(Completion { token, result: Ok(()), destination: None, oob: None });
+            completions.push(Completion::plain(token, Ok(())));
         }
     }
     fn next_event(&self) -> Time {

@@ -5,7 +5,9 @@ use diecut_units::{Buffer, BufferMut, Time};
 use smallvec::SmallVec;
 
 pub use crate::placement::{PLACEMENT_HANDLES_MAX, PlacementHandles, PlacementProperties};
-pub use diecut_openchannel::contract::{ChunkRefusal, ChunkState, ChunkView, FailedLbas, LbaList, LbaRun};
+pub use diecut_openchannel::contract::{
+    ChunkNotice, ChunkRefusal, ChunkState, ChunkView, ErrorRate, LbaList, LbaRun, ListBits,
+};
 pub use diecut_openchannel::{ChunkIndex, ChunkShape};
 pub use diecut_volume::contract::PlacementHandle;
 pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
@@ -200,7 +202,9 @@ pub enum ZoneOutcome {
     /// How chunks are.
     Chunks(Vec<ChunkView>),
     /// Which logical blocks of its list a command to chunks failed for. The content of a read then has zeroes for them, if it is there.
-    Failed(FailedLbas),
+    Failed(ListBits),
+    /// Which logical blocks of its list a read of chunks found hard to read: they are to be written elsewhere.
+    Strained(ListBits),
 }
 
 /// Ranges that one copy may have.

@@ -218,6 +218,13 @@ impl AsynchronousEvent {
     pub const SANITIZE_COMPLETED: AsynchronousEvent =
         AsynchronousEvent { kind: 6, information: 0x01, log_page: crate::log_page::lid::SANITIZE_STATUS };
 
+    /// Vendor specific: something became known of a chunk; read the chunk notification log of Open-Channel.
+    pub const CHUNK_NOTIFICATION: AsynchronousEvent = AsynchronousEvent {
+        kind: 7,
+        information: 0x00,
+        log_page: crate::openchannel::lid::CHUNK_NOTIFICATION,
+    };
+
     /// As dword 0.
     pub fn encode(self) -> u32 {
         u32::from(self.kind) | u32::from(self.information) << 8 | u32::from(self.log_page) << 16

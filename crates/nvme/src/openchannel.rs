@@ -10,12 +10,14 @@
 
 mod command;
 mod geometry;
+mod notification;
 
 pub use command::{LBAS_MAX, VectorCommand};
 pub use geometry::{
     AddressFormat, ChunkDescriptor, Geometry, MCCAP_EARLY_RESET, MCCAP_MULTIPLE_RESETS, MCCAP_VECTOR_COPY,
     chunk_state, chunk_type,
 };
+pub use notification::{ChunkNotification, LOG_ENTRIES_MAX, notification_mask, notification_state};
 
 /// Commands (OC figures 9 and 20).
 pub mod opcode {
@@ -32,12 +34,16 @@ pub mod opcode {
 pub mod lid {
     /// Chunk information. OCP has a page of the same number, which its UUID index selects.
     pub const CHUNK_INFORMATION: u8 = 0xCA;
+    /// Chunk notifications.
+    pub const CHUNK_NOTIFICATION: u8 = 0xD0;
 }
 
 /// Features.
 pub mod fid {
-    /// Media feedback.
+    /// Media feedback, of a namespace.
     pub const MEDIA_FEEDBACK: u8 = 0xCA;
+    /// Its bit 0 (HECC): a vector read of data that is hard to read ends with the status High ECC.
+    pub const FEEDBACK_HIGH_ECC: u32 = 1;
 }
 
 #[cfg(test)]

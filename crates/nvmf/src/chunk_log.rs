@@ -10,9 +10,11 @@ use crate::session::Session;
 use crate::shared::Shared;
 use diecut_namespace::contract::{ChunkRequest, NamespaceOperation};
 use diecut_nvme::admin::GetLogPage;
+use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, GetFeatures, Select, SetFeatures};
 use diecut_nvme::identify::IDENTIFY_SIZE_BYTES;
 use diecut_nvme::opcode::admin;
-use diecut_nvme::openchannel::{ChunkDescriptor, Geometry, fid, lid};
+use diecut_nvme::openchannel::fid::{self, FEEDBACK_HIGH_ECC};
+use diecut_nvme::openchannel::{ChunkDescriptor, Geometry, lid};
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::mark;
 use zerocopy::IntoBytes;
@@ -36,22 +38,40 @@ pub(crate) fn geometry(shared: &Shared, connection: &Connection, entry: &Submiss
     }
 }
 
-/// Media feedback of a namespace with chunks: what media tell of a read is whether it can be corrected, and nothing in between, so nothing can
-/// be switched on. `None` if the command is another one.
-pub(crate) fn feedback(shared: &Shared, connection: &Connection, entry: &SubmissionEntry) -> Option<Answer> {
+/// Media feedback of a namespace with chunks, for one controller until its reset: whether vector reads of data that is hard to read say so.
+/// `None` if the command is another one.
+pub(crate) fn feedback(
+    shared: &mut Shared,
+    connection: &Connection,
+    entry: &SubmissionEntry,
+) -> Option<Answer> {
     let is_ours = matches!(entry.opcode, admin::SET_FEATURES | admin::GET_FEATURES)
         && entry.cdw10.get() as u8 == fid::MEDIA_FEEDBACK;
     let subsystem = shared.subsystems.get(connection.subsystem.filter(|_| is_ours)?);
-    let has_chunks = |nsid: u32| {
-        let namespace = subsystem.config.namespaces.get(&nsid);
-        namespace.is_some_and(|namespace| namespace.properties.chunks.is_some())
-    };
-    if !has_chunks(entry.nsid.get()) {
+    let nsid = entry.nsid.get();
+    let namespace = subsystem.config.namespaces.get(&nsid);
+    if namespace.is_none_or(|namespace| namespace.properties.chunks.is_none()) {
         return Some(Answer::Fail(INVALID_FIELD));
     }
-    Some(match (entry.opcode, entry.cdw11.get()) {
-        (admin::GET_FEATURES, _) | (_, 0) => Answer::Result(0),
-        _ => Answer::Fail(Status::FEATURE_NOT_CHANGEABLE.do_not_retry()),
+    let number = connection.association.expect("I-T11: a live connection has an association");
+    let log = &mut shared.associations.kept_mut(number).events.chunks;
+    if entry.opcode == admin::GET_FEATURES {
+        return Some(match GetFeatures::decode(entry).select {
+            Select::Current => Answer::Result(u64::from(log.tells_high_ecc(nsid))),
+            Select::Default | Select::Saved => Answer::Result(0),
+            Select::Capabilities => Answer::Result((CAPABILITY_CHANGEABLE | CAPABILITY_NAMESPACE).into()),
+            Select::Reserved(_) => Answer::Fail(INVALID_FIELD),
+        });
+    }
+    let SetFeatures { save, value, .. } = SetFeatures::decode(entry);
+    Some(match (save, value) {
+        (true, _) => Answer::Fail(Status::FEATURE_NOT_SAVEABLE.do_not_retry()),
+        (_, 0 | FEEDBACK_HIGH_ECC) => {
+            log.tell_high_ecc(nsid, value == FEEDBACK_HIGH_ECC);
+            Answer::Result(0)
+        }
+        // Very high ECC: there is one level.
+        _ => Answer::Fail(INVALID_FIELD),
     })
 }
 

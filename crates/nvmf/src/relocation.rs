@@ -16,6 +16,7 @@
 use crate::config::Health;
 use crate::config::{Home, SubsystemConfig};
 use crate::connection::{Connection, Held, Phase};
+use crate::controller::Association;
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::inbound::Current;
@@ -28,9 +29,29 @@ use crate::sanitize::{self, Sanitizing};
 use crate::subsystems::Passage;
 use crate::target::Target;
 use crate::tcp::Receiver;
-use diecut_namespace::contract::ChangedZones;
+use diecut_namespace::contract::{ChangedZones, ChunkNotice};
 use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark, mutant};
+
+/// Notes something for each controller of a subsystem, and tells their hosts; nothing if there is no such subsystem.
+fn tell_hosts_of(
+    target: &mut Target,
+    nqn: &QualifiedName,
+    note: impl Fn(&mut Association),
+    actions: &mut Vec<Action>,
+) {
+    let Some(index) = target.shared.subsystems.find(nqn) else { return };
+    let mut told = Vec::new();
+    for (number, association) in target.shared.associations.iter_mut() {
+        if association.subsystem == Some(index) {
+            note(association);
+            told.push(number);
+        }
+    }
+    for number in told {
+        target.tell_events(number, actions);
+    }
+}
 
 impl Target {
     /// Begins to take a subsystem away from here: until [`Target::release`] nothing of its hosts is looked at.
@@ -75,17 +96,18 @@ impl Target {
         zones: &ChangedZones,
         actions: &mut Vec<Action>,
     ) {
-        let Some(index) = self.shared.subsystems.find(nqn) else { return };
-        let mut told = Vec::new();
-        for (number, association) in self.shared.associations.iter_mut() {
-            if association.subsystem == Some(index) {
-                association.zones_changed(nsid, zones);
-                told.push(number);
-            }
-        }
-        for number in told {
-            self.tell_events(number, actions);
-        }
+        tell_hosts_of(self, nqn, |association| association.zones_changed(nsid, zones), actions);
+    }
+
+    /// Something became known of chunks of a namespace: hosts are told, and may read what. Does nothing if there is no such subsystem.
+    pub fn chunks_noticed(
+        &mut self,
+        nqn: &QualifiedName,
+        nsid: u32,
+        notices: &[ChunkNotice],
+        actions: &mut Vec<Action>,
+    ) {
+        tell_hosts_of(self, nqn, |association| association.events.chunks.add_all(nsid, notices), actions);
     }
 
     /// Sets what hosts of a subsystem are told of panics of the server; nothing if it is not known.

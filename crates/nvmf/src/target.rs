@@ -424,12 +424,12 @@ impl Target {
             pages::record(&mut self.shared, connection.subsystem, code, took, actions);
         }
         match (&completion.result, completion.data) {
-            (Ok(()), Some(data)) if is_read => {
+            (Ok(()), Some(data)) if is_read && completion.zones.is_none() => {
                 connection.answer_with_data(command_id, data, held_bytes);
             }
-            (Ok(()), _) if completion.zones.is_some() => {
+            (Ok(()), data) if completion.zones.is_some() => {
                 let entry = queue.slots[usize::from(slot_index)].entry;
-                answer_zones(connection, &mut self.shared, &entry, completion.zones, held_bytes);
+                answer_zones(connection, &mut self.shared, &entry, completion.zones, data, held_bytes);
             }
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
             (Err(error), partial) => {

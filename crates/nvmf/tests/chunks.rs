@@ -191,7 +191,7 @@ fn a_vector_read_takes_a_list_in_its_capsule() {
                 for (place, block) in (1..).zip(destination.chunks_exact_mut(LBA)) {
                     block.fill(place);
                 }
-                let zones = (failed > 0).then_some(ZoneOutcome::Failed(FailedLbas(failed)));
+                let zones = (failed > 0).then_some(ZoneOutcome::Failed(ListBits(failed)));
                 NamespaceCompletion { token, result, data: Some(destination.freeze()), zones }
             })
         };
@@ -224,7 +224,7 @@ fn a_vector_command_says_which_blocks_failed() {
     let data = addresses(&[0, 0x20, 0x28]);
     let reply = ask(&mut world, io, vector(oc::VECTOR_RESET, 0, 3, 0), &data, |command| {
         let result = Err(NamespaceError::Chunk(ChunkRefusal::Offline));
-        let zones = Some(ZoneOutcome::Failed(FailedLbas(0b110)));
+        let zones = Some(ZoneOutcome::Failed(ListBits(0b110)));
         NamespaceCompletion { zones, ..NamespaceCompletion::without_data(command.token, result) }
     });
     assert_eq!((reply.status.code_and_type(), reply.result, reply.data.len()), (0x2C0, 0b110, 0));
@@ -234,7 +234,7 @@ fn a_vector_command_says_which_blocks_failed() {
     entry.sgl = SglDescriptor::transport(LBA as u32);
     let reply = ask(&mut world, io, entry, &[], |command| {
         let result = Err(NamespaceError::Chunk(ChunkRefusal::Unwritten));
-        let zones = Some(ZoneOutcome::Failed(FailedLbas(1)));
+        let zones = Some(ZoneOutcome::Failed(ListBits(1)));
         NamespaceCompletion { zones, ..NamespaceCompletion::without_data(command.token, result) }
     });
     assert_eq!((reply.status.code_and_type(), reply.result), (0x287, 0));
@@ -329,25 +329,125 @@ fn chunks_are_told_and_ocp_keeps_its_page() {
     }
 }
 
-#[test]
-fn media_feedback_cannot_be_switched_on() {
-    let (mut world, admin, _) = world();
-    let feature = |code: u8, nsid: u32, value: u32| SubmissionEntry {
+fn feature(code: u8, nsid: u32, select_or_save: u32, value: u32) -> SubmissionEntry {
+    SubmissionEntry {
         opcode: code,
         nsid: nsid.into(),
-        cdw10: u32::from(fid::MEDIA_FEEDBACK).into(),
+        cdw10: (u32::from(fid::MEDIA_FEEDBACK) | select_or_save).into(),
         cdw11: value.into(),
         ..SubmissionEntry::default()
+    }
+}
+
+const SET: u8 = opcode::admin::SET_FEATURES;
+const GET: u8 = opcode::admin::GET_FEATURES;
+
+/// Goal: media feedback is a feature of one namespace, off until a host wants it. Method: values by hand.
+#[test]
+fn media_feedback_is_a_feature_of_a_namespace() {
+    let (mut world, admin, _) = world();
+    let mut is = |entry: SubmissionEntry| {
+        let reply = ask(&mut world, admin, entry, &[], |command| panic!("{command:?}"));
+        (reply.status.code_and_type(), reply.result)
     };
-    let none = |command: NamespaceCommand| -> NamespaceCompletion { panic!("{command:?}") };
-    let set = opcode::admin::SET_FEATURES;
-    assert_eq!(ask(&mut world, admin, feature(set, 1, 0), &[], none).status, Status::SUCCESS);
-    let reply = ask(&mut world, admin, feature(set, 1, 1), &[], none);
-    assert!(reply.status.same_code(Status::FEATURE_NOT_CHANGEABLE));
-    let reply = ask(&mut world, admin, feature(opcode::admin::GET_FEATURES, 1, 0), &[], none);
-    assert_eq!((reply.status, reply.result), (Status::SUCCESS, 0));
-    let reply = ask(&mut world, admin, feature(set, 2, 0), &[], none);
-    assert!(reply.status.same_code(Status::INVALID_FIELD), "a namespace without chunks");
+    assert_eq!(is(feature(GET, 1, 0, 0)), (0, 0));
+    assert_eq!(is(feature(SET, 1, 0, 1)), (0, 0));
+    assert_eq!(
+        [is(feature(GET, 1, 0, 0)), is(feature(GET, 1, 1 << 8, 0))],
+        [(0, 1), (0, 0)],
+        "now, by default"
+    );
+    assert_eq!(is(feature(GET, 1, 3 << 8, 0)), (0, 0b110), "changeable, of a namespace");
+    assert_eq!(is(feature(SET, 1, 0, 2)).0, 0x002, "very high ECC is not told apart");
+    assert_eq!(is(feature(SET, 1, 1 << 31, 0)).0, 0x10d, "not saveable");
+    assert_eq!(is(feature(SET, 1, 0, 0)), (0, 0));
+    assert_eq!(is(feature(GET, 1, 0, 0)), (0, 0));
+    assert_eq!(is(feature(SET, 2, 0, 0)).0, 0x002, "a namespace without chunks");
+}
+
+/// Goal: a vector read of data that is hard to read says so to a host that wants to know, and brings them in any case. Method: what its
+/// namespace answers, by hand, with the feature off and on.
+#[test]
+fn a_vector_read_says_that_data_is_hard_to_read() {
+    let (mut world, admin, io) = world();
+    let mut entry = vector(oc::VECTOR_READ, 0x10, 3, 0);
+    entry.sgl = SglDescriptor::transport(3 * LBA as u32);
+    let read = SubmissionEntry { opcode: opcode::io::READ, cdw12: 2.into(), ..entry };
+    for (is_on, entry, code, bits) in
+        [(0, entry, 0, 0), (1, entry, 0x2D0, 0b101), (1, read, 0, 0), (0, entry, 0, 0)]
+    {
+        let set = feature(SET, 1, 0, is_on);
+        assert_eq!(ask(&mut world, admin, set, &[], |command| panic!("{command:?}")).status, Status::SUCCESS);
+        let reply = ask(&mut world, io, entry, &[], |command| {
+            let token = command.token;
+            let (NamespaceOperation::Chunk(ChunkRequest::Read { mut destination, .. })
+            | NamespaceOperation::Read { mut destination, .. }) = command.operation
+            else {
+                panic!("a read reads")
+            };
+            destination.fill(6);
+            let zones = Some(ZoneOutcome::Strained(ListBits(0b101)));
+            NamespaceCompletion { token, result: Ok(()), data: Some(destination.freeze()), zones }
+        });
+        assert_eq!((reply.status.code_and_type(), reply.result), (code, bits));
+        assert!(reply.data == vec![6; 3 * LBA], "the data come in any case");
+    }
+}
+
+fn tell_of_chunks() {
+    let (mut world, admin, _) = world();
+    let (other, _) = world.admin(SUBSYSTEM, Digests::default());
+    let requests = [world.ask_for_event(admin), world.ask_for_event(other)];
+    let notices = [
+        ChunkNotice { lba: 0x20, count: 0, error_rate: ErrorRate::High },
+        ChunkNotice { lba: 0x73, count: 2, error_rate: ErrorRate::Unrecoverable },
+    ];
+    let mut actions = Vec::new();
+    world.target.chunks_noticed(&name(SUBSYSTEM), 1, &notices, &mut actions);
+    world.act(actions);
+    for (id, request) in [admin, other].into_iter().zip(requests) {
+        let reply = world.reply(id, request).expect("told");
+        assert_eq!(reply.result, 0x00D0_0007, "vendor specific, log page D0h");
+    }
+    let again = world.ask_for_event(admin);
+    let read = |world: &mut World, id: ConnectionId, retain_event: bool| {
+        let mut entry = SubmissionEntry {
+            opcode: opcode::admin::GET_LOG_PAGE,
+            sgl: SglDescriptor::transport(128),
+            ..SubmissionEntry::default()
+        };
+        GetLogPage { retain_event, ..GetLogPage::of(lid::CHUNK_NOTIFICATION, 128) }.encode(&mut entry);
+        let reply = world.command(id, entry, &[]);
+        assert_eq!(reply.status, Status::SUCCESS);
+        reply.data
+    };
+    let page = read(&mut world, admin, true);
+    let mut expected = [0; 128];
+    expected[..24]
+        .copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 2, 0]);
+    expected[64..88]
+        .copy_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 0x73, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8, 0, 1, 0]);
+    expected[96] = 1;
+    assert_eq!(page, expected);
+    assert_eq!(read(&mut world, admin, false), expected);
+    assert_eq!(read(&mut world, admin, false), [0; 128], "what was read is gone");
+    assert!(world.reply(admin, again).is_none(), "nothing new");
+    assert_eq!(read(&mut world, other, true), expected, "each controller has a log");
+    world.set_cc(other, 0);
+    world.enable(other);
+    assert_eq!(read(&mut world, other, true), [0; 128], "it ends with its controller");
+    let mut actions = Vec::new();
+    world.target.chunks_noticed(&name(SUBSYSTEM), 1, &notices[..1], &mut actions);
+    world.act(actions);
+    assert_eq!(world.reply(admin, again).expect("told again").result, 0x00D0_0007);
+    assert_eq!(read(&mut world, admin, false)[..8], 3_u64.to_le_bytes(), "counts go on");
+}
+
+/// Goal: hosts are told that something became known of chunks, and read it once. Method: notices by hand, two controllers, and a reset of one.
+#[test]
+fn chunks_that_are_hard_to_read_are_told_of() {
+    tell_of_chunks();
+    diecut_testing::planted::is_noticed("nvmf: a chunk notification is not told", tell_of_chunks);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One chunk: how far it is written, and what is under way for it.
 
-use crate::contract::{ChunkError, ChunkRefusal, ChunkState};
+use crate::contract::{ChunkError, ChunkRefusal, ChunkState, ErrorRate};
 use crate::shape::ChunkShape;
 use diecut_units::mutant;
 use diecut_vssd::space::LogicalBlock;
@@ -25,6 +25,8 @@ pub(crate) struct Chunk {
     pub tries: u8,
     /// A reset is not durable yet.
     pub is_resetting: bool,
+    /// The worst that is known of this life.
+    pub error_rate: ErrorRate,
 }
 
 impl Chunk {

@@ -47,15 +47,14 @@ impl LbaList {
     }
 }
 
-/// Which logical blocks of a command's list were not read, written or reset: bit `i` is that of the one with this place in the list. Those
-/// behind the first 64 have no bit.
+/// Some logical blocks of a command's list: bit `i` is that of the one with this place in the list. Those behind the first 64 have no bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FailedLbas(pub u64);
+pub struct ListBits(pub u64);
 
-impl FailedLbas {
+impl ListBits {
     /// All of a list of so many.
-    pub fn all(count: u32) -> FailedLbas {
-        let mut failed = FailedLbas::default();
+    pub fn all(count: u32) -> ListBits {
+        let mut failed = ListBits::default();
         failed.add(0, count);
         failed
     }
@@ -211,6 +210,48 @@ pub enum ChunkError {
     Gone,
 }
 
+/// How hard what lies in a chunk is to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorRate {
+    /// Cells never had to be read again.
+    #[default]
+    None,
+    /// Once.
+    Low,
+    /// A few times.
+    Medium,
+    /// Often: what lies there is to be written elsewhere.
+    High,
+    /// Something cannot be read any more.
+    Unrecoverable,
+}
+
+impl ErrorRate {
+    /// That of a read that could be corrected when cells had been read again so often. The borders are a choice.
+    pub fn of(retries: u8) -> ErrorRate {
+        match retries {
+            0 => ErrorRate::None,
+            1 => ErrorRate::Low,
+            2 => ErrorRate::Medium,
+            _ => ErrorRate::High,
+        }
+    }
+}
+
+/// What became known of a chunk: its error rate rose, since it was reset last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkNotice {
+    /// The chunk's first logical block; of what cannot be read the first one of that.
+    pub lba: u64,
+    /// Logical blocks that cannot be read; 0: the whole chunk is meant.
+    pub count: u32,
+    /// What it is now.
+    pub error_rate: ErrorRate,
+}
+
+/// Notices that a store keeps until they are taken. The oldest go first.
+pub const NOTICES_MAX: usize = 64;
+
 /// A chunk in a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkView {
@@ -240,8 +281,10 @@ pub struct ChunkCompletion {
     pub token: ChunkToken,
     /// Whether it worked.
     pub result: Result<ChunkAnswer, ChunkError>,
-    /// Where it did not.
-    pub failed: FailedLbas,
+    /// What was not read, written or reset.
+    pub failed: ListBits,
+    /// What was read, and was hard to read.
+    pub strained: ListBits,
     /// Of a read that failed for some of its logical blocks: the content of the others, with zeroes for those.
     pub partial: Option<BufferMut>,
 }
@@ -253,8 +296,8 @@ impl ChunkCompletion {
         result: Result<ChunkAnswer, ChunkError>,
         lba_count: u32,
     ) -> ChunkCompletion {
-        let failed = FailedLbas::all(if result.is_err() { lba_count } else { 0 });
-        ChunkCompletion { token, result, failed, partial: None }
+        let failed = ListBits::all(if result.is_err() { lba_count } else { 0 });
+        ChunkCompletion { token, result, failed, strained: ListBits::default(), partial: None }
     }
 }
 
@@ -265,19 +308,16 @@ mod test {
     /// Goal: each place has its bit, and places behind 64 have none. Method: figures by hand.
     #[test]
     fn bits_of_logical_blocks() {
-        let mut failed = FailedLbas::default();
+        let mut failed = ListBits::default();
         failed.add(1, 2);
         failed.add(63, 70);
         failed.add(200, 3);
-        assert_eq!(failed, FailedLbas(1 << 63 | 0b110));
+        assert_eq!(failed, ListBits(1 << 63 | 0b110));
         assert_eq!(
             (failed.has(0), failed.has(2), failed.has(63), failed.has(64)),
             (false, true, true, false)
         );
-        assert_eq!(FailedLbas::all(0), FailedLbas(0));
-        assert_eq!(
-            (FailedLbas::all(3).0, FailedLbas::all(64).0, FailedLbas::all(65).0),
-            (7, u64::MAX, u64::MAX)
-        );
+        assert_eq!(ListBits::all(0), ListBits(0));
+        assert_eq!((ListBits::all(3).0, ListBits::all(64).0, ListBits::all(65).0), (7, u64::MAX, u64::MAX));
     }
 }

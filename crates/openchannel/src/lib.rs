@@ -19,6 +19,7 @@
 
 mod chunk;
 pub mod contract;
+mod feedback;
 mod mark;
 mod opening;
 mod operations;

@@ -1,7 +1,8 @@
 //! Reads: from flash a program unit at a time, and checked.
 
 use crate::chunk::Chunk;
-use crate::contract::{ChunkError, ChunkRefusal, FailedLbas, LbaList};
+use crate::contract::{ChunkError, ChunkRefusal, ErrorRate, LbaList, ListBits};
+use crate::feedback::Feedback;
 use crate::mark::{self, Mark, Place};
 use crate::operations::Ended;
 use crate::shape::{ChunkIndex, ChunkShape};
@@ -28,7 +29,7 @@ struct Piece {
 pub(crate) struct Readable {
     pieces: SmallVec<[Piece; 1]>,
     count: u32,
-    pub failed: FailedLbas,
+    pub failed: ListBits,
     /// Why the first one of those that cannot be read cannot.
     pub error: Option<ChunkError>,
 }
@@ -102,6 +103,7 @@ struct Part {
 #[derive(Default)]
 pub(crate) struct Reads {
     parts: Slab<Part>,
+    pub feedback: Feedback,
 }
 
 impl Reads {
@@ -158,22 +160,55 @@ impl Reads {
         parts
     }
 
-    /// A part was read, or cannot be.
-    pub fn arrived(&mut self, place: u32, completion: SpaceCompletion, facts: &Facts) -> Ended {
+    /// Keeps what a part says of its chunk, `lost` is what of it cannot be read. Gives what of the list was hard to read.
+    fn note(
+        &mut self,
+        part: &Part,
+        result: &Result<(), ChunkError>,
+        retries: u8,
+        lost: (u64, u32),
+        chunks: &mut [Chunk],
+    ) -> ListBits {
+        let error_rate = match result {
+            Ok(()) => ErrorRate::of(retries),
+            Err(ChunkError::Unrecovered { .. }) => ErrorRate::Unrecoverable,
+            // It says nothing of the medium.
+            Err(_) => ErrorRate::None,
+        };
+        let mut strained = ListBits::default();
+        if error_rate == ErrorRate::High {
+            strained.add(part.at, part.count);
+        }
+        if error_rate > ErrorRate::None {
+            let chunk = &mut chunks[part.mark.chunk as usize];
+            self.feedback.read(chunk, &part.mark, part.lba - u64::from(part.block_iu), lost, error_rate);
+        }
+        strained
+    }
+
+    /// A part was read, or cannot be. What that says of its chunk is kept.
+    pub fn arrived(
+        &mut self,
+        place: u32,
+        completion: SpaceCompletion,
+        facts: &Facts,
+        chunks: &mut [Chunk],
+    ) -> Ended {
         let part = self.parts.remove(place);
-        let SpaceCompletion { result, mut destination, oob, .. } = completion;
-        let mut failed = FailedLbas::default();
-        let mut first_lost = None;
+        let SpaceCompletion { result, mut destination, oob, retries, .. } = completion;
+        let mut failed = ListBits::default();
+        let (mut first_lost, mut lost_count) = (None, 0);
         let mut is_blank = true;
         match (&result, &mut destination, &oob) {
             (Ok(()), Some(data), Some(oob)) => check(&part, data, oob, facts, |at| {
                 failed.add(part.at + at, 1);
                 first_lost.get_or_insert(at);
+                lost_count += 1;
             }),
             // What a read that failed left there is not the host's.
             (_, destination, _) => {
                 failed.add(part.at, part.count);
-                first_lost = Some(0);
+                (first_lost, lost_count) = (Some(0), part.count);
                 is_blank = destination.is_some();
                 if let Some(data) = destination {
                     data.fill(0);
@@ -185,7 +220,9 @@ impl Reads {
             (_, Some(at)) => Err(ChunkError::Unrecovered { lba: part.lba + u64::from(at) }),
             _ => Ok(()),
         };
-        Ended { operation: part.operation, failed, result, is_blank }
+        let lost = (part.lba + u64::from(first_lost.unwrap_or(0)), lost_count);
+        let strained = self.note(&part, &result, retries, lost, chunks);
+        Ended { operation: part.operation, failed, strained, result, is_blank }
     }
 }
 

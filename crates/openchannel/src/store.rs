@@ -1,7 +1,7 @@
 use crate::chunk::Chunk;
 use crate::contract::{
-    ChunkAnswer, ChunkCommand, ChunkCompletion, ChunkError, ChunkOperation, ChunkRefusal, ChunkState,
-    ChunkToken, ChunkView, LbaList,
+    ChunkAnswer, ChunkCommand, ChunkCompletion, ChunkError, ChunkNotice, ChunkOperation, ChunkRefusal,
+    ChunkState, ChunkToken, ChunkView, LbaList,
 };
 use crate::opening::{FoundBlock, Opening};
 use crate::operations::{Ended, Operations, Over, Then};
@@ -134,6 +134,11 @@ impl ChunkStore {
         blocks.for_each(|block| free(block, space));
         let operation = self.operations.begin(token, 0, 1, Then::Answer);
         self.sync(operation, space);
+    }
+
+    /// Takes what became known of chunks since this was called last, the oldest first: [`crate::contract::NOTICES_MAX`] at most.
+    pub fn take_notices(&mut self) -> Vec<ChunkNotice> {
+        self.reads.feedback.take()
     }
 
     /// Whether there are chunks.
@@ -382,7 +387,7 @@ impl ChunkStore {
         self.is_gone |= completion.result == Err(SpaceError::PowerLost);
         match kind {
             Kind::Read => {
-                let ended = self.reads.arrived(place, completion, &self.facts);
+                let ended = self.reads.arrived(place, completion, &self.facts, &mut self.chunks);
                 self.part_ended(ended, space, completions);
             }
             Kind::Program => self.programmed(place, completion.result, space, completions),

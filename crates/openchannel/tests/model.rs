@@ -181,7 +181,7 @@ impl World {
         let seed = self.seed;
         assert_eq!(
             completion.result.is_err(),
-            completion.failed != FailedLbas::default(),
+            completion.failed != ListBits::default(),
             "seed {seed}: what fails has a block that failed: {completion:?}"
         );
         let request =
@@ -261,7 +261,7 @@ impl World {
                     other => panic!("seed {seed}: a read of a list gives {other:?}"),
                 };
                 let failed = completion.failed;
-                assert_eq!(content.is_none(), failed == FailedLbas::all(blocks.len() as u32), "seed {seed}");
+                assert_eq!(content.is_none(), failed == ListBits::all(blocks.len() as u32), "seed {seed}");
                 for (place, (chunk, iu, before)) in (0..).zip(blocks) {
                     self.chunks[chunk as usize].reads -= 1;
                     let can = before.readable(self.unsafe_units);
@@ -618,7 +618,7 @@ fn read_what_went_astray() {
     let lost = world.definition.shape.lba(ChunkIndex(1), 2 * UNIT_IUS);
     let answer = out.pop().expect("it is answered");
     assert_eq!(answer.result.map(|_| ()), Err(ChunkError::Unrecovered { lba: lost }));
-    let mut failed = FailedLbas::default();
+    let mut failed = ListBits::default();
     failed.add(UNIT_IUS, UNIT_IUS);
     assert_eq!(answer.failed, failed, "those of the row that went astray");
     let row = UNIT_IUS as usize * world.mode.bytes_per_iu();
@@ -656,7 +656,7 @@ fn a_list_with_a_lost_block_brings_the_others() {
         store.complete(completion, &mut world.space, &mut out);
     }
     let answer = out.pop().expect("it is answered");
-    assert_eq!(answer.failed, FailedLbas(0b1001));
+    assert_eq!(answer.failed, ListBits(0b1001));
     let first_lost = world.lba(0, 3 * UNIT_IUS);
     assert_eq!(answer.result.map(|_| ()), Err(ChunkError::Unrecovered { lba: first_lost }));
     let content = answer.partial.expect("two of four could be read");
@@ -673,6 +673,76 @@ fn what_went_astray_is_not_read() {
     diecut_testing::planted::is_noticed(
         "openchannel: identity of a page not compared",
         read_what_went_astray,
+    );
+}
+
+/// What a read of blocks of chunk 0 is answered.
+fn read_blocks(world: &mut World, first: u32, count: u32) -> ChunkCompletion {
+    let destination = BufferMut::copy_from(&vec![0; count as usize * world.mode.bytes_per_iu()]);
+    let operation = ChunkOperation::Read { lbas: LbaList::run(world.lba(0, first), count), destination };
+    let mut out = Vec::new();
+    let store = world.store.as_mut().expect("open");
+    store.submit(ChunkCommand { token: ChunkToken(0), operation }, &mut world.space, &mut out);
+    while let Some(completion) = world.space.step(&mut world.random) {
+        store.complete(completion, &mut world.space, &mut out);
+    }
+    out.pop().expect("it is answered")
+}
+
+fn chunks_tell_how_hard_they_are_to_read() {
+    let mut world = World::new(4);
+    world.open();
+    let fill = |world: &mut World| {
+        let words: Vec<u64> = (0..ROWS * UNIT_IUS).map(|iu| world.word(0, iu)).collect();
+        let (lbas, data) = (LbaList::run(world.lba(0, 0), ROWS * UNIT_IUS), world.payload(&words));
+        (world.chunks[0].words, world.chunks[0].writes) = (words, 1);
+        world.submit(ChunkOperation::Write { lbas, data }, Some(Request::Write(vec![(0, ROWS * UNIT_IUS)])));
+        world.settle();
+    };
+    fill(&mut world);
+    let units = world.space.written_units();
+    // Rows 1 to 4 need 1, 2, 3 and 9 tries more, and row 5 is lost.
+    world.space.retries = [1, 2, 3, 9].into_iter().zip(1..).map(|(tries, row)| (units[row], tries)).collect();
+    world.space.unreadable.push(units[5]);
+    let start = world.lba(0, 0);
+    let rate = |error_rate| ChunkNotice { lba: start, count: 0, error_rate };
+    let row = |row: u32| row * UNIT_IUS;
+    let told = |world: &mut World, first: u32, count: u32| {
+        let answer = read_blocks(world, first, count);
+        (answer.failed.0, answer.strained.0, world.store.as_mut().expect("open").take_notices())
+    };
+    assert_eq!(told(&mut world, row(0), UNIT_IUS), (0, 0, vec![]));
+    assert_eq!(told(&mut world, row(1), 2), (0, 0, vec![rate(ErrorRate::Low)]));
+    assert_eq!(told(&mut world, row(1), 2), (0, 0, vec![]), "once for each rate");
+    assert_eq!(told(&mut world, row(2), 1), (0, 0, vec![rate(ErrorRate::Medium)]));
+    // Blocks of three rows, the last of which is hard to read.
+    let all = told(&mut world, row(2) - 1, 1 + UNIT_IUS + 2);
+    assert_eq!(all, (0, 0b11 << (1 + UNIT_IUS), vec![rate(ErrorRate::High)]));
+    assert_eq!(told(&mut world, row(4), 1), (0, 1, vec![]), "hard to read as before");
+    let lost =
+        ChunkNotice { lba: start + u64::from(row(5)) + 2, count: 3, error_rate: ErrorRate::Unrecoverable };
+    assert_eq!(told(&mut world, row(5) + 2, 3), (7, 0, vec![lost]));
+    assert_eq!(told(&mut world, row(1), 1), (0, 0, vec![]), "nothing is worse than that");
+    // A chunk that was reset has another life.
+    world.chunks[0].resets = true;
+    let lbas = LbaList::run(start, 1);
+    world.submit(ChunkOperation::Reset { lbas }, Some(Request::Reset(vec![0])));
+    world.settle();
+    world.space.retries.clear();
+    world.space.unreadable.clear();
+    fill(&mut world);
+    world.space.retries = vec![(world.space.written_units()[0], 1)];
+    assert_eq!(told(&mut world, 0, 1), (0, 0, vec![rate(ErrorRate::Low)]));
+}
+
+/// Goal: the error rate of a chunk is told when it rises, and blocks that are hard to read are known. Method: rows that need retries, or are
+/// lost, on a space in memory; notices by hand, also those of the chunk's next life.
+#[test]
+fn chunks_that_are_hard_to_read_are_told_of_once() {
+    chunks_tell_how_hard_they_are_to_read();
+    diecut_testing::planted::is_noticed(
+        "openchannel: a chunk is told of with each read",
+        chunks_tell_how_hard_they_are_to_read,
     );
 }
 

@@ -4,9 +4,11 @@
 
 mod herd;
 
-use diecut_emulator::{Device, Fault, FaultyDie, OperationKind};
-use diecut_initiator::openchannel::{ChunkFacts, OpenChannel, Request};
-use diecut_nvme::openchannel::chunk_state;
+use diecut_emulator::{
+    Backing, Device, Fault, FaultPlan, FaultRates, FaultyDie, OperationKind, Options, Profile,
+};
+use diecut_initiator::openchannel::{ChunkFacts, Notification, OpenChannel, Request};
+use diecut_nvme::openchannel::{chunk_state, notification_mask, notification_state};
 use diecut_nvme::{NSID_ALL, Status, SubmissionEntry};
 use diecut_shard::control::*;
 use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
@@ -202,6 +204,55 @@ fn what_cannot_be_is_refused_with_its_status() {
     let all = SubmissionEntry { nsid: NSID_ALL.into(), ..OpenChannel::ask_geometry(1).entry };
     let (status, _) = host.admin_command(herd, all, None, 4096);
     assert!(status.same_code(Status::INVALID_NAMESPACE_OR_FORMAT), "{status:?}");
+}
+
+/// Goal: what reads say of media comes to the host: an event, the log, and the status of vector reads. Method: a device on which each read needs
+/// four retries, through shards and the library for hosts.
+#[test]
+fn media_feedback_comes_to_the_host() {
+    let rates = FaultRates { read_retry: 1.0, retry_limit: 4, ..FaultRates::default() };
+    let faults = FaultPlan { rates, ..FaultPlan::default() };
+    let mut profile = Profile::named("tiny").expect("it is there");
+    profile.protected_memory_bytes = 8 << 20;
+    let options = Options { backing: Backing::Tags, seed: 3, faults, ..Options::default() };
+    let (mut herd, mut host) = served(Device::create(&profile, options).expect("a device"), 1, Time::ZERO);
+    let (herd, host) = (&mut herd, &mut host);
+    make(herd, Isolation::Channel, 2);
+    let mut open = look(herd, host);
+    assert_eq!(write(herd, host, &mut open, &[(1, CHUNK)], 1), Status::SUCCESS);
+    let blocks = [(1, 3), (1, 40), (1, 4)];
+    let expected = [content(4, 1), content(41, 1), content(5, 1)].concat();
+    let request = open.read_list(&blocks, 8).expect("they are there");
+    assert_eq!(
+        io(herd, host, &mut open, request),
+        (Status::SUCCESS, expected.clone()),
+        "nobody wants to know"
+    );
+    let on = open.set_feedback(true);
+    admin(herd, host, on);
+    let request = open.read_list(&blocks, 8).expect("they are there");
+    let (status, data) = io(herd, host, &mut open, request);
+    assert!(status.same_code(Status::HIGH_ECC), "{status:?}");
+    assert_eq!(data, expected);
+    let page = {
+        // Notices are looked for from time to time.
+        let mut found = Vec::new();
+        for _ in 0..100_000 {
+            let ask = open.ask_notifications();
+            found = open.notifications(&admin(herd, host, ask)).expect("entries that are right");
+            if !found.is_empty() {
+                break;
+            }
+            herd.step();
+        }
+        found
+    };
+    let state = notification_state::ERROR_RATE_HIGH;
+    let expected =
+        Notification { count: 1, chunk: 1, blocks: 0..CHUNK, mask: notification_mask::CHUNK, state };
+    assert_eq!(page, [expected], "once");
+    let ask = open.ask_notifications();
+    assert_eq!(open.notifications(&admin(herd, host, ask)), Ok(Vec::new()));
 }
 
 #[test]

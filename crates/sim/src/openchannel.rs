@@ -32,6 +32,8 @@ pub struct Figures {
     pub partly_written: u64,
     /// Blocks of lists that were read, and that were not.
     pub listed: [u64; 2],
+    /// Blocks that were hard to read.
+    pub strained: u64,
     /// Restarts after the death of the process, and after power cuts.
     pub restarts: [u64; 2],
 }
@@ -42,6 +44,7 @@ impl std::ops::AddAssign for Figures {
         self.resets += other.resets;
         self.early_closes += other.early_closes;
         self.partly_written += other.partly_written;
+        self.strained += other.strained;
         (0..2).for_each(|kind| self.listed[kind] += other.listed[kind]);
         (0..2).for_each(|kind| self.restarts[kind] += other.restarts[kind]);
     }
@@ -68,30 +71,36 @@ pub fn run(seed: u64, lives: u32) -> Result<Figures, String> {
 fn play(seed: u64, lives: u32) -> Result<Figures, String> {
     let mut scene = Chunks::new(seed)?;
     scene.live(lives)?;
-    let ChunkHost { commands, resets, early_closes, partly_written, listed, .. } = scene.host;
-    Ok(Figures { commands, resets, early_closes, partly_written, listed, ..scene.figures })
+    let ChunkHost { commands, resets, early_closes, partly_written, listed, strained, .. } = scene.host;
+    Ok(Figures { commands, resets, early_closes, partly_written, listed, strained, ..scene.figures })
 }
 
-fn device(seed: u64, random: &mut Xoshiro256PlusPlus) -> Result<Device, String> {
+/// A device, and whether its reads need retries.
+fn device(seed: u64, random: &mut Xoshiro256PlusPlus) -> Result<(Device, bool), String> {
     let name = ["tiny", "tiny-one-shot"][random.random_range(0..2)];
     let mut profile = Profile::named(name).map_err(|error| error.to_string())?;
     profile.geometry.blocks_per_plane = 40;
     // Chunks do not need it.
     profile.protected_memory_bytes = if random.random_ratio(2, 3) { 4 << 20 } else { 0 };
     let rates = FaultRates {
-        program_fail: f64::from(random.random_range(0..3_u32)) * 4e-4,
+        program_fail: f64::from(random.random_range(0..3_u32)) * 2e-3,
         erase_fail: f64::from(random.random_range(0..3_u32)) * 1e-3,
+        read_retry: f64::from(random.random_range(0..2_u32)) * 0.4,
+        retry_limit: 4,
         ..FaultRates::default()
     };
+    let is_worn = rates.read_retry > 0.0;
     let faults = FaultPlan { rates, ..FaultPlan::default() };
     let options = Options { backing: Backing::Tags, seed, faults, ..Options::default() };
-    Device::create(&profile, options).map_err(|error| error.to_string())
+    let device = Device::create(&profile, options).map_err(|error| error.to_string())?;
+    Ok((device, is_worn))
 }
 
 impl Chunks {
     fn new(seed: u64) -> Result<Chunks, String> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6f70_656e_6368);
         let device = device(seed, &mut random)?;
+        let (device, is_worn) = device;
         let unsafe_units = device.capabilities().unsafe_units;
         let (channels, dies) = (device.geometry().channels, device.geometry().dies_per_channel);
         let config = ShardConfig {
@@ -103,7 +112,7 @@ impl Chunks {
         let mut scene = Chunks {
             server: Server::new(device, config, seed)?,
             random,
-            host: ChunkHost::new(NamespaceId(0), none),
+            host: ChunkHost::new(NamespaceId(0), none, false),
             figures: Figures::default(),
         };
         scene.server.done(ControlRequest::CreateTenant(TenantSpec::new(NAME)))?;
@@ -130,7 +139,7 @@ impl Chunks {
             rows: room.rows,
             unsafe_units,
         };
-        scene.host = ChunkHost::new(namespace, shape);
+        scene.host = ChunkHost::new(namespace, shape, is_worn);
         Ok(scene)
     }
 

@@ -49,6 +49,8 @@ pub struct FakeSpace {
     pub no_room: bool,
     /// Program units whose reads fail at present.
     pub unreadable: Vec<(LogicalBlock, u32)>,
+    /// How often cells of a program unit of a block are read again before they can be corrected.
+    pub retries: Vec<((LogicalBlock, u32), u8)>,
     /// Pages whose reads fail until their block is allocated again.
     lost_pages: Vec<(LogicalBlock, u32)>,
     failed: Vec<LogicalBlock>,
@@ -85,6 +87,7 @@ impl FakeSpace {
             read_only: false,
             no_room: false,
             unreadable: Vec::new(),
+            retries: Vec::new(),
             lost_pages: Vec::new(),
             failed: Vec::new(),
         }
@@ -109,7 +112,8 @@ impl FakeSpace {
                 .position(|p| matches!(p, Pending::Append(_, other, _) if *other == block))
                 .unwrap();
         }
-        let answer = |token, result| SpaceCompletion { token, result, destination: None, oob: None };
+        let answer =
+            |token, result| SpaceCompletion { token, result, destination: None, oob: None, retries: 0 };
         Some(match self.pending.remove(at) {
             Pending::Done(completion) => completion,
             Pending::Sync(token) => {
@@ -442,7 +446,11 @@ impl EraseBlockSpace for FakeSpace {
             }
         }
         let destination = Some(destination);
-        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination, oob }));
+        let unit_ius = self.shape.program_unit_ius();
+        let (first, last) = (first_iu / unit_ius, (first_iu + iu_count - 1) / unit_ius);
+        let is_read = |at: &&((LogicalBlock, u32), u8)| at.0.0 == block && (first..=last).contains(&at.0.1);
+        let retries = self.retries.iter().filter(is_read).map(|at| at.1).max().unwrap_or(0);
+        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination, oob, retries }));
     }
     fn read_oob(
         &mut self,
@@ -462,7 +470,13 @@ impl EraseBlockSpace for FakeSpace {
             }
         }
         let oob = result.is_ok().then_some(oob);
-        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination: None, oob }));
+        self.pending.push(Pending::Done(SpaceCompletion {
+            token,
+            result,
+            destination: None,
+            oob,
+            retries: 0,
+        }));
     }
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
         self.operations += 1;

@@ -45,12 +45,7 @@ impl<T: Tap> Media for Tapped<T> {
             match passed {
                 Ok(command) => self.device.submit(command, now),
                 Err((Command { token, .. }, error)) => {
-                    self.answered.push(Completion {
-                        token,
-                        result: Err(error),
-                        destination: None,
-                        oob: None,
-                    });
+                    self.answered.push(Completion::plain(token, Err(error)));
                 }
             }
         }

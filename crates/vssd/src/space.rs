@@ -214,6 +214,8 @@ pub struct SpaceCompletion {
     pub destination: Option<BufferMut>,
     /// The OOB destination of a read, filled on success.
     pub oob: Option<BufferMut>,
+    /// How often cells were read again before a read could be corrected; 0 of what is no read.
+    pub retries: u8,
 }
 
 /// Erase blocks of one vSSD, lent to its holder for the length of a call. Completions of the asynchronous

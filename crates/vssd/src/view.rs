@@ -69,7 +69,10 @@ impl<M: Media + ?Sized> Space<'_, M> {
     }
     fn reply(&mut self, token: SpaceToken, result: Result<(), SpaceError>) {
         let id = self.pool.core.vssds[self.at].id;
-        self.pool.core.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+        self.pool
+            .core
+            .ready
+            .push((id, SpaceCompletion { token, result, destination: None, oob: None, retries: 0 }));
     }
     fn start_read(
         &mut self,

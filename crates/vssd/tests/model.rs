@@ -79,7 +79,7 @@ impl Medium {
             }
             other => panic!("unexpected {other:?}"),
         }
-        Completion { token: command.token, result, destination: kept, oob: kept_oob }
+        Completion { token: command.token, result, destination: kept, oob: kept_oob, retries: 0 }
     }
 }
 

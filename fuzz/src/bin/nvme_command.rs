@@ -10,7 +10,7 @@ use diecut_nvme::fdp::{
 };
 use diecut_nvme::feature::{GetFeatures, SetFeatures};
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
-use diecut_nvme::openchannel::{AddressFormat, ChunkDescriptor, LBAS_MAX, VectorCommand};
+use diecut_nvme::openchannel::{AddressFormat, ChunkDescriptor, ChunkNotification, LBAS_MAX, VectorCommand};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus};
 use diecut_nvme::reservation::{ReservationCommand, ReservationReport};
 use diecut_nvme::sanitize::Sanitize;
@@ -83,6 +83,8 @@ fn check_all(mut input: Input<'_>) {
     }
     let (chunk, _) = ChunkDescriptor::read_from_prefix(&wire).expect("32 of 64 bytes");
     assert_eq!(chunk.as_bytes(), &wire[..ChunkDescriptor::SIZE_BYTES]);
+    let notification = ChunkNotification::read_from_bytes(&wire).expect("64 bytes");
+    assert_eq!(notification.as_bytes(), &wire);
 
     let format = FormatNvm::decode(&entry);
     format.encode(&mut again);

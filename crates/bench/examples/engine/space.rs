@@ -281,7 +281,13 @@ impl EraseBlockSpace for CompactSpace {
             iu += part.iu_count();
         }
         self.keep_marks(program, &oob);
-        self.done.push_back(SpaceCompletion { token, result: Ok(()), destination: None, oob: None });
+        self.done.push_back(SpaceCompletion {
+            token,
+            result: Ok(()),
+            destination: None,
+            oob: None,
+            retries: 0,
+        });
     }
     fn begun_pages(&self, _: LogicalBlock) -> u32 {
         u32::MAX
@@ -324,7 +330,13 @@ impl EraseBlockSpace for CompactSpace {
                 Ok(())
             }
         };
-        self.done.push_back(SpaceCompletion { token, result, destination: Some(destination), oob });
+        self.done.push_back(SpaceCompletion {
+            token,
+            result,
+            destination: Some(destination),
+            oob,
+            retries: 0,
+        });
     }
     fn read_oob(
         &mut self,
@@ -343,7 +355,7 @@ impl EraseBlockSpace for CompactSpace {
             }
             None => Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: 0 }),
         };
-        self.done.push_back(SpaceCompletion { token, result, destination: None, oob: Some(oob) });
+        self.done.push_back(SpaceCompletion { token, result, destination: None, oob: Some(oob), retries: 0 });
     }
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
         let _inside = Inside::enter();
@@ -360,7 +372,13 @@ impl EraseBlockSpace for CompactSpace {
         Ok(())
     }
     fn sync(&mut self, token: SpaceToken) {
-        self.done.push_back(SpaceCompletion { token, result: Ok(()), destination: None, oob: None });
+        self.done.push_back(SpaceCompletion {
+            token,
+            result: Ok(()),
+            destination: None,
+            oob: None,
+            retries: 0,
+        });
     }
     fn erase_freed(&mut self, token: SpaceToken) {
         // What is freed is gone here.

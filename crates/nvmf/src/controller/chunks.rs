@@ -8,7 +8,8 @@ use diecut_nvme::log_page::{
 };
 use diecut_nvme::openchannel::{fid, opcode};
 
-fn are_there(around: &Surroundings<'_>) -> bool {
+/// Whether the subsystem shows any.
+pub(super) fn are_there(around: &Surroundings<'_>) -> bool {
     let mut namespaces = around.subsystem.into_iter().flat_map(|subsystem| subsystem.namespaces.values());
     namespaces.any(|namespace| namespace.properties.chunks.is_some())
 }

@@ -17,7 +17,7 @@ use diecut_nvme::log_page::{
 use diecut_nvme::ocp;
 use diecut_nvme::opcode::{self, admin, io};
 use diecut_nvme::zns::{self, CSI_ZONED, ChangedZoneList};
-use diecut_nvme::{NSID_ALL, Status, SubmissionEntry, ascii_padded};
+use diecut_nvme::{NSID_ALL, Status, SubmissionEntry, ascii_padded, openchannel};
 use diecut_units::Time;
 use zerocopy::IntoBytes;
 
@@ -72,6 +72,9 @@ pub(crate) fn log_page(
                 Ok(page) => page,
                 Err(status) => return Answer::Fail(status),
             }
+        }
+        (openchannel::lid::CHUNK_NOTIFICATION, false) if chunks::are_there(around) => {
+            association.events.chunks.read(log.offset, log.length_bytes, log.retain_event)
         }
         (lid::FIRMWARE_SLOT, false) => {
             FirmwareSlots::single(ascii_padded(&around.config.firmware)).as_bytes().to_vec()
@@ -143,6 +146,7 @@ fn supported_pages(association: &Association, around: &Surroundings<'_>) -> Vec<
         page[usize::from(id) * 4] = 1; // LSUPP
     }
     page[usize::from(zns::LID_CHANGED_ZONES) * 4] = has_zones(around).into();
+    page[usize::from(openchannel::lid::CHUNK_NOTIFICATION) * 4] = chunks::are_there(around).into();
     page[usize::from(lid::SANITIZE_STATUS) * 4] = has_sanitize(association, around).into();
     page
 }

@@ -1,6 +1,7 @@
 //! Controllers: the state of one association between a host and a subsystem, and its admin queue.
 
 mod access;
+mod chunk_notices;
 mod chunks;
 mod feature;
 mod identify;
@@ -16,6 +17,7 @@ use crate::placement;
 use crate::queue::SlotIndex;
 use crate::subsystems::{Subsystems, Traffic};
 pub(crate) use access::PathAccess;
+use chunk_notices::ChunkLog;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::identify::IDENTIFY_SIZE_BYTES;
 use diecut_nvme::log_page::ErrorEntry;
@@ -132,6 +134,7 @@ pub(crate) struct Events {
     pub(crate) warnings: Warnings,
     pub(crate) reservations: ReservationLog,
     pub(crate) zones: ZoneLog,
+    pub(crate) chunks: ChunkLog,
     /// Of the end of a sanitize operation.
     pub(crate) sanitize: Notice,
     /// NSIDs that changed since the host read the list.
@@ -313,6 +316,7 @@ impl Association {
             self.events.warnings = Warnings::default();
             self.events.reservations.reset();
             self.events.zones = ZoneLog::default();
+            self.events.chunks = ChunkLog::default();
             self.events.sanitize = Notice::Quiet;
             self.path.reset();
             // What no feature saves is as it was before (Base 2.0 section 5.27).
@@ -411,7 +415,7 @@ impl Association {
             return Some(AsynchronousEvent::SANITIZE_COMPLETED);
         }
         let event = self.path.next_event().or_else(|| self.events.warnings.next_event());
-        event.or_else(|| self.events.reservations.next_event())
+        event.or_else(|| self.events.reservations.next_event()).or_else(|| self.events.chunks.next_event())
     }
 
     /// A namespace came, went or changed.
@@ -420,6 +424,7 @@ impl Association {
             return;
         }
         self.events.zones.forget(nsid);
+        self.events.chunks.forget(nsid);
         self.path.namespaces_changed();
         if let Err(at) = self.events.changed_namespaces.binary_search(&nsid) {
             self.events.changed_namespaces.insert(at, nsid);

@@ -13,7 +13,7 @@ use diecut_nvme::openchannel::{MCCAP_EARLY_RESET, MCCAP_MULTIPLE_RESETS, MCCAP_V
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::{Buffer, BufferPool};
 
-pub(crate) use answer::{answer, answer_failed};
+pub(crate) use answer::{answer, answer_failed, answer_strained};
 
 const INVALID_OPCODE: Status = Status::INVALID_OPCODE.do_not_retry();
 

@@ -34,10 +34,14 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
     let [deaths, cuts] = all.restarts;
     say!(
         "open-channel: {seeds} seeds, {failed} failed: {} commands, {} resets, {} chunks closed early, {deaths} deaths of the process, \
-         {cuts} power cuts",
+         {cuts} power cuts; of blocks in lists {} were read, {} not, and {} were hard to read; {} writes failed in part",
         all.commands,
         all.resets,
-        all.early_closes
+        all.early_closes,
+        all.listed[0],
+        all.listed[1],
+        all.strained,
+        all.partly_written
     );
     failed == 0 && (arguments.minutes.is_none() || seeds >= arguments.floor)
 }

@@ -53,6 +53,18 @@ enum Request {
     Look,
 }
 
+impl Request {
+    /// Whether it reads all of these.
+    fn reads(&self, blocks: ListBits) -> bool {
+        let count = match self {
+            Request::Read { count, .. } => *count,
+            Request::ReadList(list) => list.len() as u32,
+            _ => 0,
+        };
+        blocks.0 & !ListBits::all(count).0 == 0
+    }
+}
+
 /// See the module.
 pub struct ChunkHost {
     pub namespace: NamespaceId,
@@ -63,6 +75,10 @@ pub struct ChunkHost {
     pub partly_written: u64,
     /// Blocks of lists that were read, and that were not.
     pub listed: [u64; 2],
+    /// Blocks that were hard to read.
+    pub strained: u64,
+    /// Reads of the device need retries.
+    is_worn: bool,
     shape: ChunkShape,
     chunks: Vec<Chunk>,
     requests: BTreeMap<u64, Request>,
@@ -74,7 +90,7 @@ pub struct ChunkHost {
 }
 
 impl ChunkHost {
-    pub fn new(namespace: NamespaceId, shape: ChunkShape) -> ChunkHost {
+    pub fn new(namespace: NamespaceId, shape: ChunkShape, is_worn: bool) -> ChunkHost {
         ChunkHost {
             namespace,
             commands: 0,
@@ -82,6 +98,8 @@ impl ChunkHost {
             early_closes: 0,
             partly_written: 0,
             listed: [0; 2],
+            strained: 0,
+            is_worn,
             shape,
             chunks: vec![Chunk::default(); shape.all_chunks() as usize],
             requests: BTreeMap::new(),
@@ -248,13 +266,13 @@ impl ChunkHost {
         &mut self,
         blocks: Vec<(u32, u32, Chunk)>,
         result: Result<(), NamespaceError>,
-        failed: FailedLbas,
+        failed: ListBits,
         data: Option<Buffer>,
     ) -> Result<(), String> {
         if !matches!(result, Ok(()) | Err(NamespaceError::Chunk(ChunkRefusal::Unwritten))) {
             return Err(format!("a read of {} blocks gives {result:?}", blocks.len()));
         }
-        if result.is_ok() != (failed == FailedLbas::default()) {
+        if result.is_ok() != (failed == ListBits::default()) {
             return Err(format!("a read of a list gives {result:?}, and {failed:?}"));
         }
         for (place, (chunk, block, before)) in (0..).zip(blocks) {
@@ -279,7 +297,7 @@ impl ChunkHost {
     }
 
     /// Blocks of a write that failed which are written all the same: those of the program units before the first that failed.
-    fn written_before(&self, count: u32, failed: FailedLbas) -> u32 {
+    fn written_before(&self, count: u32, failed: ListBits) -> u32 {
         let unit = self.shape.unit_ius;
         // Those behind 64 have no bit.
         let told = if count > 64 { 0 } else { count };
@@ -324,7 +342,14 @@ impl ChunkHost {
         let result = completion.result;
         let failed = match completion.zones {
             Some(ZoneOutcome::Failed(failed)) => failed,
-            _ => FailedLbas::default(),
+            Some(ZoneOutcome::Strained(strained)) => {
+                if !self.is_worn || strained == ListBits::default() || !request.reads(strained) {
+                    return Err(format!("command {number} found {strained:?} hard to read"));
+                }
+                self.strained += u64::from(strained.0.count_ones());
+                ListBits::default()
+            }
+            _ => ListBits::default(),
         };
         let closes = |error: &NamespaceError| {
             let refusals = [ChunkRefusal::EarlyClose, ChunkRefusal::Offline, ChunkRefusal::OutOfOrder];

@@ -10,6 +10,7 @@ fn chunks_keep_what_they_promise() {
     }
     let is_much = all.commands > 1000 && all.resets > 50 && all.early_closes > 0;
     assert!(all.partly_written > 0 && all.listed.iter().all(|count| *count > 200), "{all:?}");
+    assert!(all.strained > 50, "{all:?}");
     assert!(is_much && all.restarts.iter().all(|count| *count > 20), "{all:?}");
 }
 

@@ -213,7 +213,8 @@ impl Core {
 
     fn answer_syncs(&mut self, result: Result<(), SpaceError>) {
         while let Some((id, token)) = self.states.take_sync() {
-            self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+            self.ready
+                .push((id, SpaceCompletion { token, result, destination: None, oob: None, retries: 0 }));
         }
     }
 

@@ -114,7 +114,7 @@ impl Core {
         media: &mut M,
         completions: &mut Vec<(VssdId, SpaceCompletion)>,
     ) {
-        let Completion { destination, oob, .. } = completion;
+        let Completion { destination, oob, retries, .. } = completion;
         let op = self.queues.completed(at, now);
         self.blocks[op.block].in_flight -= 1;
         let vssd = self.vssds.of(op.owner);
@@ -124,7 +124,8 @@ impl Core {
         if !self.ready.is_empty() {
             completions.append(&mut self.ready);
         }
-        completions.push((op.owner, SpaceCompletion { token: op.token, result: Ok(()), destination, oob }));
+        let result = Ok(());
+        completions.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob, retries }));
         self.queues.go_on(op.block, media, now);
         self.kick_state_log(media, now);
         self.discard_freed(media, now);
@@ -155,7 +156,7 @@ impl Core {
                 let result = completion.result.map_err(|error| self.translate(&op, error));
                 let result = result.and_then(|()| self.find_lost(&op, completion.oob.as_deref()));
                 let oob = completion.oob.filter(|_| !op.own_oob);
-                self.answer(&op, result, completion.destination, oob);
+                self.answer(&op, result, completion.destination, oob, completion.retries);
             }
             Kind::Append => {
                 let block = &mut self.blocks[op.block];
@@ -182,7 +183,7 @@ impl Core {
                     }
                 };
                 let failed = result.is_err();
-                self.answer(&op, result, None, None);
+                self.answer(&op, result, None, None, 0);
                 let block = &self.blocks[op.block];
                 if failed && block.is_stopped() && !mutant!("vssd: queued behind a failed program") {
                     self.fail_queued(op.block);
@@ -251,7 +252,7 @@ impl Core {
                 } else {
                     self.append_failed(&op)
                 };
-                self.answer(&op, Err(error), None, None);
+                self.answer(&op, Err(error), None, None, 0);
             } else {
                 block.waiting.push_back(at);
             }
@@ -267,7 +268,7 @@ impl Core {
             mark!("vssd: append queued behind a failed program");
             let op = self.queues.ops.remove(at);
             let error = self.append_failed(&op);
-            self.answer(&op, Err(error), None, None);
+            self.answer(&op, Err(error), None, None, 0);
         }
     }
 
@@ -344,6 +345,7 @@ impl Core {
         result: Result<(), SpaceError>,
         destination: Option<diecut_units::BufferMut>,
         oob: Option<diecut_units::BufferMut>,
+        retries: u8,
     ) {
         let block = &mut self.blocks[op.block];
         debug_assert!(block.in_flight > 0, "what is answered was under way (I-V1)");
@@ -354,7 +356,7 @@ impl Core {
         debug_assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
         self.vssds[at].operations -= 1;
         self.vssds[at].read_bytes += if op.kind == Kind::Read { op.bytes } else { 0 };
-        self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
+        self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob, retries }));
     }
 
     /// Whether pages that were read are among those that were lost before their block moved.

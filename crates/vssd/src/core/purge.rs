@@ -86,7 +86,8 @@ impl Core {
                 blocks => Err(SpaceError::NotErased { blocks }),
             };
             mark!("vssd: purge is over");
-            let answer = SpaceCompletion { token: purge.token, result, destination: None, oob: None };
+            let answer =
+                SpaceCompletion { token: purge.token, result, destination: None, oob: None, retries: 0 };
             self.ready.push((id, answer));
         }
     }

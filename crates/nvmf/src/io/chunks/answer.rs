@@ -3,7 +3,7 @@
 use super::is_of_chunks;
 use crate::connection::Connection;
 use crate::shared::Shared;
-use diecut_namespace::contract::{ChunkIndex, ChunkShape, ChunkState, ChunkView, ZoneOutcome};
+use diecut_namespace::contract::{ChunkIndex, ChunkShape, ChunkState, ChunkView, ListBits, ZoneOutcome};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::openchannel::{ChunkDescriptor, chunk_state};
 use diecut_nvme::tcp::flag;
@@ -52,6 +52,29 @@ pub(crate) fn answer_failed(
         connection.put_data(command_id, content, held_bytes, flag::LAST);
     }
     connection.answer(command_id, status, failed);
+}
+
+/// Answers a read of data that is hard to read, of which `strained` are. A vector read says so where its host wants to know: its status is High
+/// ECC then, and dwords 0 and 1 have the bits. The account holds `held_bytes` for the data.
+#[cold]
+pub(crate) fn answer_strained(
+    connection: &mut Connection,
+    shared: &Shared,
+    entry: &SubmissionEntry,
+    strained: ListBits,
+    data: Option<Buffer>,
+    held_bytes: u32,
+) {
+    let command_id = entry.command_id.get();
+    let data = data.expect("I-T7: a read that succeeded has data");
+    let number = connection.association.expect("I-T11: a live connection has an association");
+    let log = &shared.associations.kept(number).events.chunks;
+    if !is_of_chunks(entry.opcode) || !log.tells_high_ecc(entry.nsid.get()) {
+        return connection.answer_with_data(command_id, data, held_bytes);
+    }
+    mark!("nvmf: a vector read says that data is hard to read");
+    connection.put_data(command_id, data, held_bytes, flag::LAST);
+    connection.answer(command_id, Status::HIGH_ECC, strained.0);
 }
 
 /// Answers a command that asked how chunks are. The account holds `held_bytes` for the page.

@@ -2,18 +2,20 @@
 
 use super::bytes_of_report;
 use crate::connection::Connection;
-use crate::io::chunks::answer as answer_chunks;
+use crate::io::chunks::{answer as answer_chunks, answer_strained};
 use crate::shared::Shared;
 use diecut_namespace::contract::ZoneOutcome;
 use diecut_nvme::{Status, SubmissionEntry};
+use diecut_units::Buffer;
 
-/// Answers a command to zones that gives more than success. The account holds `held_bytes` for a report.
+/// Answers a command to zones or chunks that gives more than success. The account holds `held_bytes` for a report, or for what was read.
 #[cold]
 pub(crate) fn answer_zones(
     connection: &mut Connection,
     shared: &mut Shared,
     entry: &SubmissionEntry,
     outcome: Option<ZoneOutcome>,
+    data: Option<Buffer>,
     held_bytes: u32,
 ) {
     let command_id = entry.command_id.get();
@@ -36,6 +38,9 @@ pub(crate) fn answer_zones(
         }
         Some(ZoneOutcome::Chunks(chunks)) => {
             answer_chunks(connection, shared, entry, &chunks, held_bytes);
+        }
+        Some(ZoneOutcome::Strained(strained)) => {
+            answer_strained(connection, shared, entry, strained, data, held_bytes);
         }
         Some(ZoneOutcome::Failed(_)) | None => connection.answer(command_id, Status::SUCCESS, 0),
     }
