@@ -13,11 +13,13 @@ impl LogAddress {
     pub const NONE: LogAddress = LogAddress(u32::MAX);
     /// There was something, but the medium lost where.
     pub const LOST: LogAddress = LogAddress(u32::MAX - 1);
+    /// Where there is something, if there is, cannot be told yet: only while a restart replays records, one of which may say so.
+    pub const UNKNOWN: LogAddress = LogAddress(u32::MAX - 2);
 
     /// Whether it names a place.
     #[inline]
     pub fn is_place(self) -> bool {
-        self.0 < LogAddress::LOST.0
+        self.0 < LogAddress::UNKNOWN.0
     }
 }
 

@@ -10,6 +10,19 @@ use std::collections::{BTreeMap, HashMap};
 /// crates of others, by name.
 pub(crate) type ByRoom = BTreeMap<String, u64>;
 
+/// Files that tell where the time of a command went: what dies did lately, slow commands, the latency monitor.
+const EXPLAINING: [&str; 4] =
+    ["vssd/src/dies/history.rs", "shard/src/delays.rs", "nvmf/src/ocp/monitor.rs", "nvmf/src/facts.rs"];
+
+/// Whose instructions a program has.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Profile {
+    /// All of them.
+    pub by_room: ByRoom,
+    /// Those of the files that tell where time went, which are part of their rooms.
+    pub explaining: u64,
+}
+
 /// What a file is part of.
 enum Part {
     Room(String),
@@ -41,11 +54,11 @@ fn part_of(path: &str) -> Part {
 }
 
 /// Reads a profile in callgrind's format (Callgrind Format Specification, "Basic Structure" and "Name compression").
-pub(crate) fn of_profile(text: &str) -> ByRoom {
-    let mut counts = ByRoom::new();
+pub(crate) fn of_profile(text: &str) -> Profile {
+    let (mut counts, mut explaining) = (ByRoom::new(), 0);
     let (mut files, mut objects) = (Names::default(), Names::default());
     let (mut object, mut room) = (String::new(), String::new());
-    let mut is_call = false;
+    let (mut is_call, mut is_explaining) = (false, false);
     for line in text.lines() {
         let Some(first) = line.bytes().next() else { continue };
         if first.is_ascii_digit() || matches!(first, b'+' | b'-' | b'*') {
@@ -54,6 +67,7 @@ pub(crate) fn of_profile(text: &str) -> ByRoom {
                 && let Some(count) = line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok())
             {
                 *counts.entry(room.clone()).or_default() += count;
+                explaining += if is_explaining { count } else { 0 };
             }
             continue;
         }
@@ -64,18 +78,26 @@ pub(crate) fn of_profile(text: &str) -> ByRoom {
             "cob" => drop(objects.name(value)),
             "cfi" | "cfl" => drop(files.name(value)),
             // A function begins; `fi` and `fe` are what was inlined, and the function again.
-            "fl" | "fi" | "fe" => match part_of(&files.name(value)) {
-                Part::Room(name) | Part::Other(name) => room = name,
-                Part::StandardLibrary if key == "fl" => room = "std".to_owned(),
-                Part::StandardLibrary => {}
-                Part::Unknown if object.starts_with("libc") => room = "libc".to_owned(),
-                Part::Unknown => room = "unknown".to_owned(),
-            },
+            "fl" | "fi" | "fe" => {
+                let path = files.name(value);
+                let part = part_of(&path);
+                // What the standard library has inlined stays with who asked for it.
+                if key == "fl" || !matches!(part, Part::StandardLibrary) {
+                    is_explaining = EXPLAINING.iter().any(|file| path.ends_with(file));
+                }
+                match part {
+                    Part::Room(name) | Part::Other(name) => room = name,
+                    Part::StandardLibrary if key == "fl" => room = "std".to_owned(),
+                    Part::StandardLibrary => {}
+                    Part::Unknown if object.starts_with("libc") => room = "libc".to_owned(),
+                    Part::Unknown => room = "unknown".to_owned(),
+                }
+            }
             _ => {}
         }
     }
     assert!(!is_call, "a call is followed by what it took: the profile is whole");
-    counts
+    Profile { by_room: counts, explaining }
 }
 
 /// Names are written once, with a number, and are that number afterwards: `(7) name`, then `(7)`.
@@ -105,10 +127,12 @@ mod test {
             cfi=(4) ./string/memcpy.S\ncob=(2) /lib/libc.so.6\ncfn=(9) memcpy\ncalls=3 77\n13 300\n14 2\n\n\
             ob=(2)\nfl=(4)\nfn=(9)\n77 300\n\nob=(1)\nfl=(2)\nfn=(3) alloc\n1 20\n\n\
             fl=(5) /home/x/.cargo/registry/src/index.crates.io-1/crc-fast-1.10.0/src/lib.rs\nfn=(4) checksum\n1 50\n\
-            \nfl=(6) crates/nvmf/src/wire.rs\nfn=(5) run\n-4 9\ntotals: 405\n";
-        let counts = of_profile(profile);
+            \nfl=(6) crates/nvmf/src/wire.rs\nfn=(5) run\n-4 9\n\
+            fi=(7) crates/shard/src/delays.rs\n+4 3\nfi=(2)\n+1 1\nfe=(6)\n+1 8\ntotals: 417\n";
+        let Profile { by_room, explaining } = of_profile(profile);
         let expected =
-            [("crc-fast", 50), ("libc", 300), ("nvmf", 9), ("shard", 15), ("std", 20), ("units", 11)];
-        assert_eq!(counts, expected.into_iter().map(|(room, count)| (room.to_owned(), count)).collect());
+            [("crc-fast", 50), ("libc", 300), ("nvmf", 17), ("shard", 19), ("std", 20), ("units", 11)];
+        assert_eq!(explaining, 4);
+        assert_eq!(by_room, expected.into_iter().map(|(room, count)| (room.to_owned(), count)).collect());
     }
 }

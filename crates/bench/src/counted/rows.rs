@@ -1,6 +1,6 @@
 //! Which rows are counted, and what a counted program does.
 
-use super::rooms::ByRoom;
+use super::rooms::Profile;
 use super::valgrind::{Error, instructions};
 use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire, Writes};
 use crate::suite::servers::{NULL, STACK, STACK_BYTES, Sold, null_shard, stack_requests, stack_shard};
@@ -228,6 +228,8 @@ pub struct Instructions {
     pub total: f64,
     /// Those of each room, most first; rooms with less than half an instruction are left out.
     pub by_room: Vec<(String, f64)>,
+    /// Those that tell where the time of a command went: stamps, rings, latency monitors. They are part of their rooms.
+    pub explaining: f64,
 }
 
 /// Instructions of the server's side per operation of a row, if it is one with a server.
@@ -250,21 +252,22 @@ pub(crate) fn of_program(
     difference(operations, |operations| instructions(program, &arguments(operations), None))
 }
 
-fn difference(operations: u64, of: impl Fn(u64) -> Result<ByRoom, Error>) -> Result<Instructions, Error> {
+fn difference(operations: u64, of: impl Fn(u64) -> Result<Profile, Error>) -> Result<Instructions, Error> {
     assert!(operations > 0, "a figure per operation needs some");
     let (once, twice) = (of(operations)?, of(2 * operations)?);
+    let each = |once: u64, twice: u64| (twice as f64 - once as f64) / operations as f64;
+    let explaining = each(once.explaining, twice.explaining);
     let mut by_room: Vec<(String, f64)> = Vec::new();
     let mut total = 0.0;
-    for (room, count) in twice {
-        let before = once.get(&room).copied().unwrap_or(0);
-        let each = (count as f64 - before as f64) / operations as f64;
+    for (room, count) in twice.by_room {
+        let each = each(once.by_room.get(&room).copied().unwrap_or(0), count);
         total += each;
         if each >= 0.5 {
             by_room.push((room, each));
         }
     }
     by_room.sort_by(|one, other| other.1.total_cmp(&one.1));
-    Ok(Instructions { total, by_room })
+    Ok(Instructions { total, by_room, explaining })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Counting the instructions of a program.
 
-use super::rooms::{self, ByRoom};
+use super::rooms::{self, Profile};
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -34,7 +34,7 @@ pub(crate) fn instructions(
     program: &Path,
     arguments: &[String],
     functions: Option<&str>,
-) -> Result<ByRoom, Error> {
+) -> Result<Profile, Error> {
     let profile = tempfile::NamedTempFile::new().map_err(Error::Missing)?;
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", &format!("--callgrind-out-file={}", profile.path().display())]);
@@ -53,10 +53,10 @@ pub(crate) fn instructions(
     let total = collected(&said);
     let total = total.ok_or_else(|| Error::Report(said.lines().last().unwrap_or("nothing").to_owned()))?;
     let text = std::fs::read_to_string(profile.path()).map_err(Error::Missing)?;
-    let by_room = rooms::of_profile(&text);
-    let sum: u64 = by_room.values().sum();
+    let profile = rooms::of_profile(&text);
+    let sum: u64 = profile.by_room.values().sum();
     if sum == total {
-        Ok(by_room)
+        Ok(profile)
     } else {
         Err(Error::Report(format!("its profile has {sum} instructions, and it says that there were {total}")))
     }

@@ -211,6 +211,15 @@ pub fn instructions_table(rows: &[(&str, &Instructions)]) -> String {
         std::iter::once("all".to_owned())
             .chain(rows.iter().map(|(_, instructions)| format!("{:.0}", instructions.total))),
     );
+    // A part of the rooms above.
+    let explaining = rows.iter().map(|(_, instructions)| {
+        format!(
+            "{:.0} ({:.1} %)",
+            instructions.explaining,
+            100.0 * instructions.explaining / instructions.total
+        )
+    });
+    table.add_row(std::iter::once("where the time went".to_owned()).chain(explaining));
     format!("\nInstructions per operation by room:\n\n{table}\n")
 }
 
@@ -242,8 +251,11 @@ mod test {
     #[test]
     fn missing_counts_are_said_loudly() {
         let mut row = Row::of("a", "x", "k/s", &[(1.0, 2.0)]);
-        row.instructions_counted =
-            Some(Instructions { total: 1710.4, by_room: vec![("nvmf".to_owned(), 1234.0)] });
+        row.instructions_counted = Some(Instructions {
+            total: 1710.4,
+            by_room: vec![("nvmf".to_owned(), 1234.0)],
+            explaining: 17.1,
+        });
         let suite = |missing: Option<&str>, row: &Row| Suite {
             machine: String::new(),
             repetitions: 1,
@@ -253,10 +265,9 @@ mod test {
             rows: vec![row.clone()],
         };
         let table = suite(None, &row).table();
-        assert!(
-            table.contains("| 1710 ") && table.contains("| nvmf |") && table.contains("| 1234 |"),
-            "{table}"
-        );
+        for text in ["| 1710 ", "| nvmf ", "| 1234 ", "| where the time went | 17 (1.0 %) |"] {
+            assert!(table.contains(text), "{text}: {table}");
+        }
         row.instructions_counted = None;
         let table = suite(Some("no valgrind"), &row).table();
         assert!(table.contains("| MISSING ") && table.contains("ARE MISSING: no valgrind"), "{table}");

@@ -147,9 +147,11 @@ impl LeafReads {
         for (entry, word) in entries[run.leaf * LEAF_ENTRIES..].iter_mut().zip(words) {
             let place = LogAddress(word.get());
             let is_lost = place.0 >= end && place != LogAddress::NONE;
-            // What is lost and was accepted as that says so, and nothing else does.
-            names_nothing |= is_lost && place != LogAddress::LOST;
-            *entry = if is_lost { LogAddress::LOST } else { place }.into();
+            // What a host made uncorrectable, or was lost and accepted as that, says so. Anything else is the place of a chunk
+            // that was in staging when the leaf was written, and its records tell more.
+            let is_unknown = is_lost && place != LogAddress::LOST;
+            names_nothing |= is_unknown;
+            *entry = if is_unknown { LogAddress::UNKNOWN } else { place }.into();
         }
         if names_nothing {
             self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
@@ -162,7 +164,7 @@ impl LeafReads {
         let map = lent.maps.volume(run.volume);
         let first = run.leaf * LEAF_ENTRIES;
         let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
-        map.entries[first..end].fill(LogAddress::LOST.into());
+        map.entries[first..end].fill(LogAddress::UNKNOWN.into());
         for leaf in run.leaves() {
             map.leaves[leaf] = StoredAddress::NONE;
             map.mark_dirty(leaf * LEAF_ENTRIES);
@@ -208,14 +210,15 @@ fn judge_lost((number, leaf): (u16, usize), was_emptied: bool, found: &mut Found
     let Some(volume) = volume else { return };
     let end = volume.entries.len().min((leaf + 1) * LEAF_ENTRIES);
     let Some(entries) = volume.entries.get_mut(leaf * LEAF_ENTRIES..end) else { return };
-    let lost = entries.iter_mut().filter(|entry| entry.get() == LogAddress::LOST);
+    // What is lost because a host wanted so was told by a leaf or a record.
+    let unknown = entries.iter_mut().filter(|entry| entry.get() == LogAddress::UNKNOWN);
     if was_emptied {
         // Nothing was lost: the store gave the leaf's segment back because nothing in it was needed any more. What
         // was deallocated since the anchor has its records; the rest of the leaf was empty before.
         diecut_units::mark!("volume: leaf of an older version was empty");
-        lost.for_each(|entry| *entry = StoredAddress::NONE);
+        unknown.for_each(|entry| *entry = StoredAddress::NONE);
         found.findings.emptied_leaves += 1;
-    } else if lost.count() > 0 {
+    } else if unknown.map(|entry| *entry = LogAddress::LOST.into()).count() > 0 {
         found.findings.miss(Missing::Leaf { volume: VolumeIndex(number), leaf: leaf as u64 });
     }
 }
