@@ -16,8 +16,7 @@ const STALE_CHUNKS: u64 = 4;
 /// This share of a log goes by before filler ends a chunk. A handle with a hundredth of the writes still fills its own, and a restart reads
 /// hardly more.
 const STALE_SHARE: u64 = 16;
-/// A log of fewer segments waits less: with the longer wait the seed 62 with placement handles had a namespace that was write protected beside
-/// a file system without room, and why is not known.
+/// A log of fewer segments waits less: what waits there holds the anchor back for a large part of it, and a restart replays that.
 const STALE_SHARED_MIN: u32 = 128;
 
 /// Reclaim unit handles of a writer.
