@@ -74,8 +74,8 @@ impl Placement {
         staging_size_bytes: Option<usize>,
     ) -> Option<usize> {
         let layout = staging::layout_for(space, staging_size_bytes, self);
-        let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
-        let slots = staging::slots_needed(&layout) + usize::from(self.handles) * unsafe_chunks;
+        let unsafe_chunks = usize::from(self.handles) * layout.unsafe_tail_chunks() as usize;
+        let slots = staging::slots_needed(&layout) + unsafe_chunks;
         let wanted = slots * staging::Slot::size_bytes(&layout);
         (self.handles > 1 && staging_size_bytes.is_some_and(|bytes| bytes < wanted)).then_some(wanted)
     }

@@ -125,6 +125,14 @@ impl Layout {
     pub fn chunks_per_segment(&self) -> u32 {
         self.segment_units.div_ceil(self.chunk_units)
     }
+    /// Program units at the end of an open segment that a cut can take: what lies there is safe when so many more are programmed.
+    pub fn unsafe_tail_units(&self) -> u32 {
+        self.shape.unsafe_units * self.width
+    }
+    /// Full chunks that lie there.
+    pub fn unsafe_tail_chunks(&self) -> u32 {
+        self.unsafe_tail_units().div_ceil(self.chunk_units)
+    }
     /// IUs of data that a segment holds when its chunks are full: a reclaim unit.
     pub fn reclaim_unit_ius(&self) -> u64 {
         u64::from(self.segment_ius - self.chunks_per_segment())

@@ -1,6 +1,7 @@
 //! Where hosts' commands enter the shards: over the network ([`crate::hosts`]), or through a door below the target
 //! ([`crate::direct_door`]).
 
+use crate::erasure::{Erase, Erasure};
 use crate::plan::{Lane, Siege};
 use crate::shards::Shards;
 use crate::system::{HostAnswer, HostCommand, HostToken, PlacementStatistics};
@@ -46,6 +47,14 @@ pub trait Door {
     fn ask_placement_statistics(&mut self, _lane: Lane) {}
     /// What it was told, if it could ask and was answered.
     fn placement_statistics(&self, _lane: Lane) -> Option<PlacementStatistics> {
+        None
+    }
+    /// The host has something erased. Whether it can ask.
+    fn ask_erase(&mut self, _lane: Lane, _what: Erase) -> bool {
+        false
+    }
+    /// The erasure that it asked for last.
+    fn erasure(&self, _lane: Lane) -> Option<&Erasure> {
         None
     }
     /// Nothing of the lane's present connections gets through any more, and neither end is told.

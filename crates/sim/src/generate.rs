@@ -2,6 +2,7 @@
 
 mod applications;
 mod changes;
+mod erasure;
 mod loss;
 mod placement;
 mod qos;
@@ -106,9 +107,21 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         panics_at: Vec::new(),
     };
     let (applications, saturation, aftermath) = (Vec::new(), None, None);
-    let (siege, loss, qos) = (None, None, None);
-    let mut plan =
-        Plan { seed, system, tenants, applications, steps, faults, saturation, aftermath, siege, loss, qos };
+    let (siege, loss, qos, erasure) = (None, None, None, None);
+    let mut plan = Plan {
+        seed,
+        system,
+        tenants,
+        applications,
+        steps,
+        faults,
+        saturation,
+        aftermath,
+        siege,
+        loss,
+        erasure,
+        qos,
+    };
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
@@ -151,6 +164,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     }
     if shape.hosts && shape.qos_sets {
         qos::add(&mut plan);
+    }
+    if shape.hosts && shape.changes {
+        erasure::add(&mut plan);
     }
     plan
 }

@@ -17,6 +17,7 @@ mod hostile;
 
 use crate::administration::{host_name, subsystem_name};
 use crate::door::Door;
+use crate::erasure::{Erase, Erasure};
 use crate::network::Pipe;
 use crate::plan::{Lane, Plan, Siege};
 use crate::shards::{Carried, Shards};
@@ -222,6 +223,7 @@ fn error_of(status: Status) -> HostError {
         (Status::ABORT_REQUESTED, HostError::Aborted),
         (Status::NAMESPACE_WRITE_PROTECTED, HostError::ReadOnly),
         (Status::INVALID_NAMESPACE_OR_FORMAT, HostError::NoNamespace),
+        (Status::SANITIZE_IN_PROGRESS, HostError::Sanitizing),
     ];
     let found = known.into_iter().find(|(code, _)| status.same_code(*code));
     found.map_or_else(|| HostError::Other(status.to_string()), |(_, error)| error)
@@ -534,6 +536,17 @@ impl Door for Hosts {
 
     fn placement_statistics(&self, lane: Lane) -> Option<PlacementStatistics> {
         self.paths.iter().filter(|path| path.lane == lane).find_map(|path| path.watch.statistics())
+    }
+
+    fn ask_erase(&mut self, lane: Lane, what: Erase) -> bool {
+        let mut ready = self.paths.iter_mut().filter(|path| path.lane == lane && path.stage == Stage::Ready);
+        let Some(path) = ready.next() else { return false };
+        path.watch.ask_erase(what);
+        true
+    }
+
+    fn erasure(&self, lane: Lane) -> Option<&Erasure> {
+        self.paths.iter().filter(|path| path.lane == lane).find_map(|path| path.watch.erasure())
     }
 
     fn vanish(&mut self, lane: Lane, _now: Time) {

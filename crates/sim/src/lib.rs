@@ -48,6 +48,7 @@ pub mod cli;
 pub mod complete;
 mod direct_door;
 mod door;
+pub mod erasure;
 pub mod existing;
 pub mod generate;
 pub mod guard;

@@ -72,6 +72,8 @@ pub enum Finding {
     NeverWritten,
     /// Data in a reclaim unit of a handle that they were not written to.
     Misplaced,
+    /// Data on the medium that a host had erased.
+    NotErased,
     /// A comparison, verification or error that does not fit what must be there.
     WrongAnswer,
     /// An error without a cause in the plan.

@@ -1,6 +1,7 @@
 //! A run as data: who the tenants are, what they do, what goes wrong. A plan is generated from a seed
 //! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
 
+mod erasure;
 mod placement;
 mod qos;
 
@@ -8,6 +9,7 @@ use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
+pub use erasure::ErasurePlan;
 pub use placement::{PlacementPlan, PlacementStep, pid_of, placed_by};
 pub use qos::{DevicePlan, QosPlan, QosSetPlan, QosStep, set_name};
 use serde::{Deserialize, Serialize};
@@ -73,6 +75,9 @@ pub struct Plan {
     /// What comes at the very end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// What is erased in the calm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erasure: Option<ErasurePlan>,
     /// QoS sets; absent: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos: Option<QosPlan>,

@@ -7,6 +7,7 @@
 mod administrator;
 mod aftermath;
 mod applications;
+mod erasing;
 mod losses;
 mod placing;
 mod purpose;
@@ -24,6 +25,7 @@ use administrator::{Administrator, Sight};
 use applications::Applications;
 use diecut_namespace::WRITE_PIECE_LBAS;
 use diecut_units::{ContentMode, Span, Time, checksum, mark};
+use erasing::Erasing;
 pub use placing::PlacementLooks;
 use placing::Placing;
 use purpose::Purpose;
@@ -158,6 +160,7 @@ struct Runner<'a> {
     must_end: Option<Time>,
     /// Lanes whose vSSDs lose their stores with the next crash.
     to_lose: Vec<Lane>,
+    erasing: Erasing,
     /// Lanes whose vSSDs take no writes, because their stores were lost and nobody has accepted that.
     kept: BTreeSet<Lane>,
     trace: u64,
@@ -231,6 +234,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         failed_restarts: 0,
         must_end: None,
         to_lose: Vec::new(),
+        erasing: Erasing::default(),
         kept: BTreeSet::new(),
         trace: 0xcbf2_9ce4_8422_2325,
         outcome: Outcome::default(),
@@ -278,6 +282,7 @@ impl Runner<'_> {
         self.check_conservation();
         self.saturate();
         shaped::compare_modest(self);
+        erasing::erase(self);
         if !self.stop {
             self.empty_and_restart();
         }
@@ -502,6 +507,7 @@ impl Runner<'_> {
         if !std::mem::take(&mut self.has_written) {
             mark!("run: restarted without a write between");
         }
+        self.erasing.crashes(self.system);
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
         self.lose_records();
@@ -766,6 +772,11 @@ impl Runner<'_> {
             (_, Err(HostError::ConnectionLost)) => {
                 self.lanes[pending.lane.0 as usize].settling = true;
                 // Writes end when the next connection of the lane stands.
+            }
+            (purpose, Err(HostError::Sanitizing)) if self.erasing.refuses(pending.lane) => {
+                if let Purpose::Write { id, .. } = purpose {
+                    self.oracle.refuse_write(id);
+                }
             }
             (Purpose::Write { id, fua }, Ok(_)) => {
                 self.oracle.acknowledge_write(id, fua);

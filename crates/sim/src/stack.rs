@@ -7,6 +7,7 @@ use crate::administration::{
 use crate::attachments::Attachments;
 use crate::direct_door::DirectDoor;
 use crate::door::Door;
+use crate::erasure::{Erase, Erasure};
 use crate::existing::{Existing, Subsystem, Volume};
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
@@ -15,7 +16,7 @@ use crate::shards::{Carried, Shards, arrival};
 use crate::system::{
     Accounting, HostAnswer, HostCommand, HostToken, PlacedUnit, PlacementStatistics, System, Wear,
 };
-use crate::tag::VolumeNumber;
+use crate::tag::{Tag, VolumeNumber};
 use diecut_blockspace::LogicalBlock;
 use diecut_devices::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::{Divide, Media};
@@ -270,7 +271,10 @@ impl Stack {
         };
         let faults = FaultPlan { faults: media_faults(plan), ..FaultPlan::default() };
         let options = Options { backing, seed: plan.seed, faults, ..Options::default() };
-        let device = Device::create(&profile, options).map_err(|error| error.to_string())?;
+        let mut device = Device::create(&profile, options).map_err(|error| error.to_string())?;
+        if plan.erasure.is_some() {
+            device.emulated_mut().keep_discarded();
+        }
         let mode = device.capabilities().content_mode;
         let mut configuration = config(plan, &device, plan.system.shards[0]);
         configuration.planted_panic = planted(plan, 0);
@@ -858,6 +862,30 @@ impl System for Stack {
     fn placement_statistics(&self, lane: Lane) -> Option<PlacementStatistics> {
         self.door.placement_statistics(lane)
     }
+    fn ask_erase(&mut self, lane: Lane, what: Erase) -> bool {
+        self.door.ask_erase(lane, what)
+    }
+    fn erasure(&self, lane: Lane) -> Option<&Erasure> {
+        self.door.erasure(lane)
+    }
+    fn remains(&self, volume: VolumeNumber) -> Option<u64> {
+        let iu_count = self.plan.volume(volume).iu_count;
+        let mut found = 0;
+        let mut look = |bytes: &[u8]| {
+            let words = bytes.as_chunks::<8>().0.iter().map(|word| Tag::from_word(u64::from_le_bytes(*word)));
+            // Other words of protected memory are not taken for tags: versions are few.
+            let is_of_it =
+                |tag: &Tag| tag.volume == volume && tag.lba < iu_count && tag.version < VERSIONS_MAX;
+            found += words.flatten().filter(is_of_it).count() as u64;
+        };
+        for shard in self.shards().all() {
+            shard.media().emulated().look_through(|_, iu| look(&iu[..8]));
+        }
+        if let Some(memory) = self.shards().lead().media().emulated().protected_memory() {
+            look(&memory.snapshot());
+        }
+        Some(found)
+    }
     fn programmed_beside(&self, lane: Lane) -> u64 {
         let name = tenant_name(lane);
         let vssds = self.shards().all().flat_map(|shard| shard.status().vssds);
@@ -933,6 +961,9 @@ impl System for Stack {
         }
     }
 }
+
+/// A volume has no more versions in a run.
+const VERSIONS_MAX: u32 = 1 << 20;
 
 /// What a set of seeds of this system has in common: enough writes to fill the device more than once.
 pub fn shape() -> crate::generate::Shape {

@@ -1,6 +1,7 @@
 //! The system under test as the runner sees it: hosts' commands in, answers out, time as a value. The whole
 //! shard, the storage stack without a transport, and a small model system stand behind the same trait.
 
+use crate::erasure::{Erase, Erasure};
 use crate::existing::Existing;
 use crate::oracle::Crash;
 use crate::placed::Placed;
@@ -56,6 +57,8 @@ pub enum HostError {
     ReadOnly,
     /// The host's subsystem shows no such namespace (any more, or yet).
     NoNamespace,
+    /// The subsystem is being sanitized.
+    Sanitizing,
     /// The connection broke; whether the command took effect is unknown until the lane is connected again.
     ConnectionLost,
     /// Anything else.
@@ -260,6 +263,18 @@ pub trait System {
     fn ask_placement_statistics(&mut self, _lane: Lane) {}
     /// What it was told, if it could ask and was answered.
     fn placement_statistics(&self, _lane: Lane) -> Option<PlacementStatistics> {
+        None
+    }
+    /// The host of a lane has something erased. Whether it can ask.
+    fn ask_erase(&mut self, _lane: Lane, _what: Erase) -> bool {
+        false
+    }
+    /// The erasure that it asked for last.
+    fn erasure(&self, _lane: Lane) -> Option<&Erasure> {
+        None
+    }
+    /// IUs of a volume, of any version, that lie anywhere on the medium or in protected memory, if the system can look.
+    fn remains(&self, _volume: VolumeNumber) -> Option<u64> {
         None
     }
     /// IUs that all vSSDs but that of a lane programmed since the system started.

@@ -1,6 +1,7 @@
 //! What a host does on its admin queue besides bringing a controller up: it asks to be told of changes of namespaces and looks
 //! again when it is, as Linux does; and it asks for commands to be aborted.
 
+use crate::erasure::{Erase, Erasure};
 use crate::system::PlacementStatistics;
 use diecut_initiator::{Admin, Completion, Sink, Token};
 use diecut_nvme::admin::{Abort, GetLogPage, Identify};
@@ -19,6 +20,7 @@ const CHANGED: Token = Token(1 << 62 | 2);
 const LIST: Token = Token(1 << 62 | 3);
 const ABORT: Token = Token(1 << 62 | 4);
 const STATISTICS: Token = Token(1 << 62 | 5);
+const ERASURE: Token = Token(1 << 62 | 6);
 /// The endurance group of subsystems whose namespaces have placement handles.
 const ENDURANCE_GROUP: u16 = 1;
 
@@ -39,6 +41,7 @@ pub struct Watch {
     wants_list: bool,
     wants_statistics: bool,
     statistics: Option<PlacementStatistics>,
+    erasure: Option<Erasure>,
     page: Vec<u8>,
     known: Option<BTreeSet<u32>>,
 }
@@ -81,7 +84,10 @@ impl Watch {
         self.known.as_ref().filter(|_| self.is_quiet() && !self.wants_any())
     }
     fn wants_any(&self) -> bool {
-        self.wants_log || self.wants_list || self.wants_statistics
+        self.wants_log
+            || self.wants_list
+            || self.wants_statistics
+            || self.erasure.as_ref().is_some_and(Erasure::is_due)
     }
     /// Reads what is told of the endurance group as soon as nothing is under way.
     pub fn ask_statistics(&mut self) {
@@ -90,6 +96,14 @@ impl Watch {
     /// What was told of it since it was asked for.
     pub fn statistics(&self) -> Option<PlacementStatistics> {
         self.statistics
+    }
+    /// Has something erased as soon as nothing is under way.
+    pub fn ask_erase(&mut self, what: Erase) {
+        self.erasure = Some(Erasure::of(what));
+    }
+    /// The erasure that was asked for.
+    pub fn erasure(&self) -> Option<&Erasure> {
+        self.erasure.as_ref()
     }
     /// Whether nothing but the request for events is under way.
     pub fn is_quiet(&self) -> bool {
@@ -122,6 +136,11 @@ impl Watch {
         if completion.token == ABORT {
             self.under_way -= 1;
             return;
+        }
+        if completion.token == ERASURE {
+            self.under_way -= 1;
+            let erasure = self.erasure.as_mut().expect("it was asked for");
+            return erasure.answered(completion.status, &self.page);
         }
         assert!(completion.status.is_success(), "{:?}: {}", completion.token, completion.status);
         match completion.token {
@@ -185,6 +204,11 @@ impl Watch {
             GetLogPage { specific_id: ENDURANCE_GROUP, ..GetLogPage::of(lid::FDP_STATISTICS, length_bytes) }
                 .encode(&mut log);
             self.send(admin, STATISTICS, log, length_bytes as u32);
+            return true;
+        }
+        if let Some(erasure) = self.erasure.as_mut().filter(|erasure| erasure.is_due()) {
+            let (command, expected_bytes) = erasure.command();
+            self.send(admin, ERASURE, command, expected_bytes);
             return true;
         }
         if self.wants_list {

@@ -4,6 +4,8 @@ use super::rooms::Profile;
 use super::valgrind::{Error, instructions};
 use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire, Writes};
 use crate::suite::servers::{NULL, STACK, STACK_BYTES, Sold, null_shard, stack_requests, stack_shard};
+use diecut_devices::Device;
+use diecut_shard::Shard;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::Drive;
 use diecut_units::{Buffer, Time};
@@ -152,25 +154,15 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             count(row, &mut wire, lines, &ask, operations)
         }
         Served::Fresh(sold) => {
-            let shard = stack_shard(1).map_err(|error| error.to_string())?;
-            let mut wire = Wire::new(shard(Time::ZERO));
-            for request in stack_requests(1, sold) {
-                wire.ask(request)?;
-            }
-            let lines = wire.connect(STACK, 1, 1, 128)?;
-            let lbas = STACK_BYTES / 4096;
-            if operations > lbas {
+            let mut fresh = Fresh::new(sold)?;
+            if operations > fresh.ask.lbas {
                 return Err(format!(
-                    "{operations} operations do not fit into {lbas} blocks that are written once"
+                    "{operations} operations do not fit into {} blocks that are written once",
+                    fresh.ask.lbas
                 ));
             }
-            let writes = match sold {
-                Sold::Blocks => Writes::Block,
-                // Not the one that writes without a handle go to.
-                Sold::Placed(_) => Writes::Placed(1),
-                Sold::Zones => Writes::Append { zone_lbas: zone_lbas(&mut wire)? },
-            };
-            count(row, &mut wire, lines, &Ask { writes, in_order: true, ..anywhere(lbas) }, operations)
+            let (lines, ask) = (std::mem::take(&mut fresh.lines), fresh.ask);
+            count(row, &mut fresh.wire, lines, &ask, operations)
         }
         Served::Null => {
             let mut wire = Wire::new(null_shard());
@@ -184,6 +176,65 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             };
             count(row, &mut wire, lines, &anywhere(1 << 28), operations)
         }
+    }
+}
+
+/// The whole stack without data, and a line that writes it in order.
+struct Fresh {
+    wire: Wire<Shard<Device>>,
+    lines: Vec<Line>,
+    ask: Ask,
+}
+
+impl Fresh {
+    fn new(sold: Sold) -> Result<Fresh, String> {
+        let shard = stack_shard(1).map_err(|error| error.to_string())?;
+        let mut wire = Wire::new(shard(Time::ZERO));
+        for request in stack_requests(1, sold) {
+            wire.ask(request)?;
+        }
+        let lines = wire.connect(STACK, 1, 1, 128)?;
+        let writes = match sold {
+            Sold::Blocks => Writes::Block,
+            // Not the one that writes without a handle go to.
+            Sold::Placed(_) => Writes::Placed(1),
+            Sold::Zones => Writes::Append { zone_lbas: zone_lbas(&mut wire)? },
+        };
+        let ask = Ask { writes, in_order: true, content: Some(content()), ..anywhere(STACK_BYTES / 4096) };
+        Ok(Fresh { wire, lines, ask })
+    }
+
+    /// Writes everything once.
+    fn pass(&mut self) -> Result<u64, String> {
+        self.wire.run(&mut self.lines, std::slice::from_ref(&self.ask), self.ask.lbas / DEEP as u64)
+    }
+}
+
+/// Writes a second that the server's side does, without sockets: the whole stack is overwritten once in order, where it was written
+/// before, so no memory is new. Zones are reset before. Also what was programmed of what hosts wrote meanwhile.
+pub(crate) fn overwrites_per_second(sold: Sold) -> Result<(f64, f64), String> {
+    let mut fresh = Fresh::new(sold)?;
+    fresh.pass()?;
+    if sold == Sold::Zones {
+        fresh.lines[0].submit_reset();
+        fresh.wire.settle(&mut fresh.lines)?;
+    }
+    let (before, begun) = (programmed_bytes(&mut fresh.wire)?, fresh.wire.server_time);
+    let operations = fresh.pass()?;
+    let seconds = (fresh.wire.server_time - begun).as_secs_f64();
+    let programmed_bytes = programmed_bytes(&mut fresh.wire)? - before;
+    Ok((operations as f64 / seconds, programmed_bytes as f64 / (operations * 4096) as f64))
+}
+
+/// Bytes that were programmed for the only vSSD.
+fn programmed_bytes<D: Drive>(wire: &mut Wire<D>) -> Result<u64, String> {
+    match wire.response_to(ControlRequest::Status)? {
+        ControlResponse::Status(status) => {
+            let traffic = &status.vssds.first().ok_or("there is no vSSD")?.traffic;
+            let of_others = traffic.programmed_cleaner_bytes + traffic.programmed_metadata_bytes;
+            Ok(traffic.programmed_user_bytes + of_others)
+        }
+        other => Err(format!("{other:?}")),
     }
 }
 

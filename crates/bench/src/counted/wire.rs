@@ -4,11 +4,12 @@ use diecut_initiator::{Admin, Command, Completion, LbaSpan, QueuePair, QueuePara
 use diecut_load::drive::QualifiedName;
 use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::LbaRange;
-use diecut_nvme::zns::{self, ZoneAppend};
+use diecut_nvme::zns::{self, ZoneAppend, ZoneManagementSend};
 use diecut_nvme::{SubmissionEntry, opcode};
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
 use diecut_units::{Buffer, BufferMut, BufferPool, Span, Time};
+use std::time::{Duration, Instant};
 
 /// Time between two rounds; the device is not paced, so it matters to timers only.
 const ROUND: Span = Span::from_micros(10);
@@ -66,6 +67,8 @@ pub(crate) struct Wire<D> {
     connections: u64,
     paused: Vec<ConnectionId>,
     answer: Option<ControlResponse>,
+    /// Real time in which the server's side was at work.
+    pub(crate) server_time: Duration,
 }
 
 /// A connection that is an I/O queue.
@@ -89,6 +92,7 @@ impl<D: Drive> Wire<D> {
             connections: 0,
             paused: Vec::new(),
             answer: None,
+            server_time: Duration::ZERO,
         }
     }
 
@@ -110,14 +114,18 @@ impl<D: Drive> Wire<D> {
     }
 
     fn handle(&mut self, event: Event) {
+        let begun = Instant::now();
         server_side::handle(&mut self.shard, event, self.now, &mut self.actions);
+        self.server_time += begun.elapsed();
         self.act();
     }
 
     /// The shard's turn, and its time passes.
     fn work(&mut self) {
         self.now += ROUND;
+        let begun = Instant::now();
         server_side::work(&mut self.shard, self.now, &mut self.actions);
+        self.server_time += begun.elapsed();
         self.act();
     }
 
@@ -177,7 +185,9 @@ impl<D: Drive> Wire<D> {
     /// Takes all output of a connection into `self.received`.
     fn take(&mut self, id: ConnectionId) {
         self.received.clear();
+        let begun = Instant::now();
         let bytes = server_side::output_bytes(&self.shard, id);
+        self.server_time += begun.elapsed();
         if bytes == 0 {
             return;
         }
@@ -185,7 +195,9 @@ impl<D: Drive> Wire<D> {
         for slice in outbox.io_slices() {
             self.received.extend_from_slice(&slice);
         }
+        let begun = Instant::now();
         server_side::sent(&mut self.shard, id, bytes, &mut self.actions);
+        self.server_time += begun.elapsed();
         self.act();
     }
 
@@ -287,6 +299,19 @@ impl Line {
         self.queue.under_way()
     }
 
+    /// Submits a reset of all zones, and begins with the first one again.
+    pub(crate) fn submit_reset(&mut self) {
+        let mut entry = SubmissionEntry {
+            opcode: zns::opcode::ZONE_MANAGEMENT_SEND,
+            nsid: 1.into(),
+            ..Default::default()
+        };
+        let action = zns::send_action::RESET;
+        ZoneManagementSend { lba: 0, action, select_all: true, option: false }.encode(&mut entry);
+        self.queue.submit_entry(Token(0), entry, None, 0);
+        self.in_order = 0;
+    }
+
     /// Submits a batch of commands for one block each.
     pub(crate) fn submit(&mut self, ask: &Ask) {
         for _ in 0..ask.batch {
@@ -343,15 +368,19 @@ impl<D: Drive> Wire<D> {
                 line.submit(ask);
                 operations += ask.batch as u64;
             }
-            let mut patience = PATIENCE_ROUNDS;
-            while lines.iter().any(|line| line.under_way() > 0) {
-                self.exchange(lines)?;
-                patience -= 1;
-                if patience == 0 {
-                    return Err("commands are not answered".to_owned());
-                }
-            }
+            self.settle(lines)?;
         }
         Ok(operations)
+    }
+
+    /// Until all commands are answered.
+    pub(crate) fn settle(&mut self, lines: &mut [Line]) -> Result<(), String> {
+        for _ in 0..PATIENCE_ROUNDS {
+            if lines.iter().all(|line| line.under_way() == 0) {
+                return Ok(());
+            }
+            self.exchange(lines)?;
+        }
+        Err("commands are not answered".to_owned())
     }
 }

@@ -415,6 +415,10 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         say("i: what vSSDs cost above flash");
         rows.extend(super::maps::rows(settings)?);
     }
+    if settings.wants("k") {
+        say("k: writes through placement handles and to zones");
+        rows.extend(super::contracts::rows(settings)?);
+    }
     let mut counting = Counting { missing: settings.uncounted.clone() };
     for row in &mut rows {
         counting.count(row, &mut say);

@@ -6,6 +6,7 @@
 mod blocks;
 mod cases;
 mod children;
+mod contracts;
 mod maps;
 mod residence;
 mod row;

@@ -77,8 +77,7 @@ impl Staging {
     pub fn new(layout: &Layout, user_slots: usize, region: Option<ProtectedRegion>) -> Staging {
         let size = Slot::size_bytes(layout);
         let user_iu = layout.content_mode().bytes_per_iu();
-        // Chunks that are programmed and not yet safe.
-        let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
+        let unsafe_chunks = layout.unsafe_tail_chunks() as usize;
         let mut slots = Vec::new();
         // Each stream can hold an open chunk, and chunks that are not safe yet, for as long as nothing is written to it.
         let more = |kind: StreamKind| (layout.streams.count(kind) as usize - 1) * (1 + unsafe_chunks);
@@ -246,7 +245,7 @@ impl Staging {
         chunk.units = (chunk.data_count + 1).div_ceil(layout.unit_ius);
         if chunk.is_empty() {
             // Filler, which makes earlier units safe.
-            let wanted = layout.shape.unsafe_units * layout.width;
+            let wanted = layout.unsafe_tail_units();
             chunk.units = if chunk.fills_room { chunk.room_units } else { wanted.clamp(1, chunk.room_units) };
         }
         assert!(chunk.units <= chunk.room_units, "I-L5: a chunk lies within its room");

@@ -140,7 +140,7 @@ impl Writer {
         let (mut tail_ius, mut segments) = (u64::from(layout.chunk_ius()), STALE_SEGMENTS);
         if count >= STALE_SHARED_MIN {
             // What a stream has written stays until the units behind it are programmed, too.
-            tail_ius += u64::from(layout.shape.unsafe_units * layout.width * layout.unit_ius);
+            tail_ius += u64::from(layout.unsafe_tail_units() * layout.unit_ius);
             segments = segments.max(u64::from(count) / STALE_SHARE);
         }
         let apart = (STALE_CHUNKS * handles * tail_ius).max(segments * u64::from(layout.segment_ius));
