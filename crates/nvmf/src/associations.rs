@@ -156,9 +156,6 @@ impl Associations {
         let of_host = self.of(subsystem).filter(|(_, one)| one.host.as_ref() == host).count();
         let discoveries = self.of(None).count();
         if subsystem.is_none() {
-            if discoveries >= config.discovery.controllers_max {
-                return Some("there are as many discovery controllers as may be");
-            }
             return (of_host >= config.discovery.controllers_per_host_max)
                 .then_some("the host has as many discovery controllers as it may have");
         }
@@ -183,6 +180,14 @@ impl Associations {
             others.map(|index| kept_each.saturating_sub(counts.get(index).copied().unwrap_or(0))).sum();
         (self.slab.len() - discoveries + kept >= config.controllers.associations_max)
             .then_some("there are as many controllers as may be, but for those kept for other subsystems")
+    }
+
+    /// Of the discovery controllers, if there are as many as may be: the one that was silent for longest. It makes room for the next one:
+    /// anybody may have them, so nobody could discover anything any more where few held all of them.
+    pub(crate) fn displaced_by_discovery(&self, controllers_max: usize) -> Option<u32> {
+        let live = || self.of(None).filter(|(_, one)| !one.is_ending());
+        let oldest = || live().min_by_key(|(number, one)| (one.keep_alive.heard_at, *number));
+        (live().count() >= controllers_max).then(oldest).flatten().map(|(number, _)| number)
     }
 
     /// All of them, for reports.

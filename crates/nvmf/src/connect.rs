@@ -170,6 +170,14 @@ impl Connecting<'_> {
         if let Some(full) = full {
             return Err(busy(full));
         }
+        let controllers_max = shared.config.discovery.controllers_max;
+        let displaced = shared.associations.displaced_by_discovery(controllers_max);
+        if let Some(displaced) = displaced.filter(|_| subsystem.is_none()) {
+            mark!("nvmf: a discovery controller makes room");
+            shared.later.doomed.push(displaced);
+            self.park(command, data);
+            return Ok(None);
+        }
         let known =
             shared.associations.of(subsystem).find(|(_, one)| one.host == host && !one.is_discovery());
         let host_account = match known.map(|(_, one)| one.host_account) {

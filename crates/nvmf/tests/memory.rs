@@ -293,6 +293,15 @@ fn discovery_has_places_of_its_own() {
         flood(&mut world);
     }
     assert_eq!(world.target.associations().len(), 256, "of all hosts");
+    // Whoever was silent for longest makes room for one more.
+    world.now += Span::from_secs(1);
+    world.host = format!("{HOST}-new");
+    let open = world.links.values().filter(|link| !link.closed).count();
+    let (id, status) = discover(&mut world);
+    assert_eq!(status, Status::SUCCESS);
+    assert!(!world.links[&id].closed);
+    assert_eq!(world.target.associations().len(), 256, "of all hosts");
+    assert_eq!(world.links.values().filter(|link| !link.closed).count(), open);
     world.host = HOST.to_owned();
     let (admin, _) = world.admin(SUBSYSTEM, NONE);
     world.keep_alive_ms = 0;
