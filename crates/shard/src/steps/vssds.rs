@@ -56,7 +56,11 @@ pub(crate) fn make_vssd<M: Divide>(
         Ok(wanted_bytes) => wanted_bytes,
         Err(error) => {
             here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
-            let message = format!("vSSD \"{name}\": placement_handles: {error}");
+            let message = match placement.handles {
+                // Every store has one; nobody asked for it.
+                1 => too_small(name),
+                _ => format!("vSSD \"{name}\": placement_handles: {error}"),
+            };
             return Err(ControlError { kind: ControlErrorKind::Invalid, message });
         }
     };
@@ -64,11 +68,7 @@ pub(crate) fn make_vssd<M: Divide>(
         here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, placement, now);
     if exported_ius == 0 {
         here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
-        let message = format!(
-            "vSSD \"{name}\" is too small to hold a volume at this over-provisioning; ask for more capacity or less \
-             over-provisioning"
-        );
-        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message: too_small(name) });
     }
     let record = VssdRecord { number: id.0, exported_ius, ..record };
     if let Some(mut region) = here.registry.staging.region(&record) {
@@ -150,4 +150,12 @@ pub(crate) fn dealloc<M: Divide>(here: &mut Owners<M>, id: VssdId) -> Progress {
         Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
         Err(DeallocError::Busy { .. }) => Progress::Waits,
     }
+}
+
+/// Why a vSSD cannot hold anything.
+fn too_small(name: &str) -> String {
+    format!(
+        "vSSD \"{name}\" is too small to hold a volume at this over-provisioning; ask for more capacity or less \
+         over-provisioning"
+    )
 }
