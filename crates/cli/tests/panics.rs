@@ -1,5 +1,6 @@
-//! Goal: a shard whose inner check fails does not end the server: everything begins anew in the same process, hosts reconnect at the
-//! same address, and what was acknowledged is there; after two panics at work for one vSSD that vSSD is fenced, also for the next
+//! Goal: a shard whose inner check fails does not end the server: the shard, or after a failure of the first one everything, begins anew
+//! in the same process, hosts reconnect at the same address, and what was acknowledged is there; hosts of other shards than one that fails
+//! alone are not interrupted; after two panics at work for one vSSD that vSSD is fenced, also for the next
 //! process, until an administrator says otherwise. Method: the real binary with two shards and a check that fails on purpose, when a
 //! host writes a certain block; hosts of all tenants write at the same time over real sockets. Builds without debug assertions carry
 //! no such check, and there is nothing to see.
@@ -14,7 +15,8 @@ use host::Host;
 use served::{Server, command, done, refused, write_profile};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 mod host;
 mod served;
@@ -186,6 +188,96 @@ fn a_server_whose_shard_fails_begins_anew_and_fences_the_vssd_at_fault() {
     fail_under_load(&server, LBAS);
     assert_eq!(write(server.socket_address(), "a", 0, 1), Some(Status::SUCCESS), "it had a new chance");
     server.stop();
+}
+
+/// Writes all blocks again and again over one connection until it is told to stop; gives what was acknowledged last, and the longest time
+/// without an answer.
+fn write_until_told(address: SocketAddr, tenant: &str, stop: &AtomicBool) -> (Vec<u64>, u64, Duration) {
+    let mut acknowledged = vec![0; LBAS as usize];
+    let mut host = connect(address, tenant);
+    let (mut next, mut under_way) = (LBAS, 0);
+    let mut sink = Collect::default();
+    let (mut heard, mut longest) = (Instant::now(), Duration::ZERO);
+    loop {
+        while host.queue.room() > 0 && !stop.load(Ordering::Relaxed) {
+            let lba = next % LBAS;
+            let data = Buffer::copy_from(&content(tenant, lba, next));
+            let span = LbaSpan { nsid: 1, first: lba, count: 1 };
+            host.queue.submit(Token(next), Command::Write { span, data, force_unit_access: false });
+            (next, under_way) = (next + 1, under_way + 1);
+        }
+        if under_way == 0 {
+            return (acknowledged, next, longest);
+        }
+        host.exchange(&mut sink).unwrap_or_else(|error| panic!("{tenant} was interrupted: {error}"));
+        longest = longest.max(heard.elapsed());
+        heard = Instant::now();
+        for completion in sink.completions.drain(..) {
+            assert_eq!(completion.status, Status::SUCCESS);
+            acknowledged[(completion.token.0 % LBAS) as usize] = completion.token.0;
+            under_way -= 1;
+        }
+    }
+}
+
+/// The second shard fails twice under load: its tenant's hosts are hung up on and find all that was acknowledged, the second time its vSSD is
+/// fenced; hosts of the first shard's tenants keep their connections, and administrators are answered.
+fn fail_alone(backing: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = serve(folder.path(), backing);
+    let address = server.socket_address();
+    let stop = AtomicBool::new(false);
+    let neighbours = ["a", "c"];
+    std::thread::scope(|scope| {
+        let going_on: Vec<_> = neighbours
+            .iter()
+            .map(|tenant| scope.spawn(|| write_until_told(address, tenant, &stop)))
+            .collect();
+        let mut from = LBAS;
+        for time in 1..3 {
+            let written = AtomicU64::new(0);
+            let (acknowledged, end) = std::thread::scope(|scope| {
+                let writer = scope.spawn(|| write_until_gone(address, "b", from, &written));
+                wait::wait_until(|| "the host writes", || written.load(Ordering::Relaxed) >= 1000);
+                assert_eq!(write(address, "b", FAILS_AT, 1), None, "the shard fails");
+                writer.join().unwrap()
+            });
+            check(address, "b", &acknowledged, end);
+            from = end.next_multiple_of(LBAS);
+            let told = ask(folder.path(), &["panics"]);
+            assert!(told.contains(&format!("{time} panics")) && told.contains("vSSD \"vssd-b\""), "{told}");
+            let status = ask(folder.path(), &["status"]);
+            for tenant in TENANTS {
+                assert!(status.contains(&format!("vssd-{tenant}")), "{status}");
+            }
+            let tenant = format!("later-{time}");
+            ask(folder.path(), &["tenant", "create", &tenant]);
+        }
+        let protected = write(address, "b", 0, 1).unwrap();
+        assert_eq!(protected, Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(), "two failures fence it");
+        ask(folder.path(), &["vssd", "unfence", "vssd-b"]);
+        assert_eq!(write(address, "b", 0, from), Some(Status::SUCCESS));
+        stop.store(true, Ordering::Relaxed);
+        for (tenant, one) in neighbours.iter().zip(going_on) {
+            let (acknowledged, end, longest) = one.join().unwrap();
+            println!("{backing}: {tenant} waited {longest:?} at most");
+            check(address, tenant, &acknowledged, end);
+        }
+    });
+    assert_eq!(server.ended(), None, "it is the same process");
+    let log = server.log();
+    assert!(!log.contains("all shards begin anew"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_shard_of_a_device_in_a_file_fails_alone() {
+    fail_alone("file");
+}
+
+#[test]
+fn a_shard_of_a_device_in_memory_fails_alone() {
+    fail_alone("memory");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::error::warn;
 use diecut_api::panics::{Fence, Panic, PanicReport};
 use diecut_devices::{Backing, Device, Options};
-use diecut_reactor::{Again, Fallen, IoFile, Make, Revival};
+use diecut_reactor::{Again, Alone, Fallen, IoFile, Make, Revival, Untold};
 use diecut_shard::panics::{PanicBook, PanicRecord, Verdict};
 use diecut_shard::{Shard, ShardConfig, divide};
 use std::io::Write;
@@ -157,23 +157,48 @@ fn now_ms() -> u64 {
     now.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// Takes a panic, writes it down, and tells of it. The process ends, and why, if there were too many.
+fn take(panics: &Panics, record: &PanicRecord) -> Result<(), String> {
+    let record = PanicRecord { at_ms: now_ms(), ..record.clone() };
+    tracing::error!("the server recovers from a panic: {}", record.describe());
+    match panics.note(record.clone()) {
+        Verdict::GiveUp => return Err("too many panics within ten minutes".to_owned()),
+        Verdict::Fence => {
+            let vssd = record.vssd_name.unwrap_or_default();
+            tracing::error!(
+                vssd,
+                "two panics within ten minutes at work for this vSSD: hosts write it no more; `diecut vssd unfence` ends that"
+            );
+        }
+        Verdict::BeginAnew => {}
+    }
+    Ok(())
+}
+
+/// Whether a panic may have left the part of the device that the shard had half changed: then the device is opened again as a whole.
+fn is_of_device(record: &PanicRecord) -> bool {
+    ["crates/emulator/", "crates/devices/", "crates/media/"].iter().any(|room| record.location.contains(room))
+}
+
 /// How shards begin anew on a device that was opened with `options`: one in a file is opened again as the next process would, one in
 /// memory is what the shards had of it.
 pub fn revival(panics: Panics, options: Options, shards: u16, config: ShardConfig) -> Revival<Shard<Device>> {
-    let again = move |mut fallen: Fallen| {
-        fallen.record.at_ms = now_ms();
-        let record = fallen.record.clone();
-        tracing::error!("the server recovers from a panic: {}", record.describe());
-        match panics.note(record.clone()) {
-            Verdict::GiveUp => return Err("too many panics within ten minutes".to_owned()),
-            Verdict::Fence => {
-                let vssd = record.vssd_name.unwrap_or_default();
-                tracing::error!(
-                    vssd,
-                    "two panics within ten minutes at work for this vSSD: hosts write it no more; `diecut vssd unfence` ends that"
-                );
-            }
-            Verdict::BeginAnew => {}
+    let (book, plain) = (panics.clone(), config.clone());
+    let alone = move |record: &PanicRecord, shard: Shard<Device>, untold: Untold| {
+        if is_of_device(record) {
+            return Alone::All(shard, untold);
+        }
+        if let Err(why) = take(&book, record) {
+            return Alone::End(why);
+        }
+        let (remains, mut config) = (shard.into_remains(untold), plain.clone());
+        book.fill(&mut config);
+        Alone::Next(Box::new(move |now| Shard::again(remains, config, now)))
+    };
+    let again = move |fallen: Fallen| {
+        match &fallen.record {
+            Some(record) => take(&panics, record)?,
+            None => tracing::error!("a shard that failed cannot recover alone: all shards begin anew"),
         }
         let mut config = config.clone();
         panics.fill(&mut config);
@@ -189,5 +214,5 @@ pub fn revival(panics: Panics, options: Options, shards: u16, config: ShardConfi
         let io = device.sync_file().map(IoFile::Synced);
         Ok(Again { shards: makes(device, shards, &config), io, rooms })
     };
-    Revival { part_of: Shard::into_media, again: Box::new(again) }
+    Revival { part_of: Shard::into_media, alone: Box::new(alone), again: Box::new(again) }
 }

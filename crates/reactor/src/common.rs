@@ -8,7 +8,7 @@ use diecut_units::{Span, Time};
 use mio::Poll;
 use mio::net::{TcpListener, UnixListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
@@ -31,6 +31,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// All threads let go of their shards, and meet.
+    pub fn call(&self) {
+        self.is_called.store(true, Ordering::Release);
+        self.addresses.iter().for_each(Address::wake);
+    }
+
     pub fn now(&self) -> Time {
         Time(self.start.elapsed().as_nanos() as u64)
     }

@@ -18,6 +18,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 /// threads, each of which may wait for a core.
 const QUEUE_MAX: usize = 256;
 
+/// What a shard had to tell others, and was not sent.
+pub type Untold = Vec<(ShardIndex, ShardMessage)>;
+
 /// Called with the answer to a request, on the shard's thread: it must be quick and must not block.
 pub type Respond = Box<dyn FnOnce(ControlResponse) + Send>;
 
@@ -115,13 +118,17 @@ impl Outgoing {
         self.unsent.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// What shards were to be told and was not sent; the rest is dropped.
-    pub fn abandon(self) -> Vec<ShardMessage> {
-        let told = |message| match message {
-            Message::Told(_, message) => Some(message),
+    /// What shards were to be told and was not sent, and which; the rest is dropped.
+    pub fn abandon(self) -> Untold {
+        let told = |(to, message)| match message {
+            Message::Told(_, message) => Some((ShardIndex(to), message)),
             _ => None,
         };
-        self.unsent.into_iter().flatten().filter_map(told).collect()
+        let unsent = (0..).zip(self.unsent);
+        unsent
+            .flat_map(|(to, waiting)| waiting.into_iter().map(move |one| (to, one)))
+            .filter_map(told)
+            .collect()
     }
 
     /// Sends a message, now or when the receiver has room; messages to one thread stay in order.

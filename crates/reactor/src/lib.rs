@@ -10,8 +10,8 @@
 //! - A connection gets at most [`BYTES_PER_TURN`] read per round, and a tenant's connections together its share of a round, so none
 //!   keeps the others waiting.
 //! - Idle threads sleep in the kernel until a socket, a message or the shard's deadline.
-//! - A panic in a shard is caught: the threads of all shards let go of what they have and begin anew on the device, as after a kill
-//!   ([`Revival`]). Without a revival, and where that cannot be, it ends the process: what it held is recovered at the next start.
+//! - A panic in a shard is caught. One that is not the first begins again by itself; else the threads of all shards let go of what they
+//!   have and begin anew on the device, as after a kill ([`Revival`]). Without a revival, and where that cannot be, it ends the process: what it held is recovered at the next start.
 //!
 //! Not known here: PDUs, commands, flash. Of tenants it knows names and weights.
 
@@ -36,8 +36,8 @@ mod worker;
 
 pub use connection::BYTES_PER_TURN;
 pub use doors::ConnectionLimits;
-pub use inbox::Respond;
+pub use inbox::{Respond, Untold};
 pub use io::IoFile;
 pub use log::NoticeLog;
 pub use reactor::{MemoryUse, Reactor, ReactorConfig, ReactorError, ReactorHandle, cores};
-pub use revival::{Again, Fallen, Make, Revival};
+pub use revival::{Again, Alone, Fallen, Make, Revival};

@@ -139,6 +139,7 @@ fn live<D: Drive>(make: Make<D>, ends: Ends, common: Arc<Common>, meeting: Optio
             }
             worker.run();
         }));
+        let mut failed = None;
         if let Err(payload) = ran {
             let words = last_words(&*payload);
             tracing::error!(shard = number, at = words.1, "a shard failed an inner check: {}", words.0);
@@ -150,16 +151,30 @@ fn live<D: Drive>(make: Make<D>, ends: Ends, common: Arc<Common>, meeting: Optio
                 location: words.1,
                 ..Default::default()
             };
-            meeting.call(record.unwrap_or_else(bare), &common);
+            failed = Some(record.unwrap_or_else(bare));
         } else if worker.has_stopped() {
             return;
         }
-        let (shard, back, mut again, told) = worker.let_go();
+        let (mut shard, back, mut again, mut untold) = worker.let_go();
         again.append(&mut kept);
+        if let Some(record) = failed {
+            if number > 0 && !common.is_called.load(Ordering::Acquire) {
+                let alone = catch_unwind(AssertUnwindSafe(|| meeting.alone(&record, shard, untold)));
+                match alone.unwrap_or_else(|_| give_up("a shard that failed cannot be taken apart")) {
+                    Ok(next) => {
+                        (make, ends, kept) = (next, back, again);
+                        continue;
+                    }
+                    Err(as_it_was) => (shard, untold) = as_it_was,
+                }
+            }
+            meeting.call(record, &common);
+        }
         let part = catch_unwind(AssertUnwindSafe(|| meeting.part_of(shard)));
         let part =
             part.unwrap_or_else(|_| give_up("what a shard had of the device cannot be taken out of it"));
-        let left = Left { number, part, kept: again, told };
+        let untold = untold.into_iter().map(|(_, message)| message).collect();
+        let left = Left { number, part, kept: again, told: untold };
         let Some(next) = meeting.meet(left, &back.inbox, &common) else { return };
         (make, ends, kept) = (next.make, Ends { io: next.io, ..back }, next.kept);
     }

@@ -1,5 +1,6 @@
-//! What follows when a shard fails an inner check: its panic is caught, the threads of all shards let go of what they have, and
-//! begin anew on the device as a process would after a kill. Sockets that are listened on stay, so hosts reconnect.
+//! What follows when a shard fails an inner check: its panic is caught. A shard that is not the first one begins again by itself: its hosts
+//! are hung up on, and the others go on. After a panic of the first one, and where that is not enough, the threads of all shards let go of what
+//! they have, and begin anew on the device as a process would after a kill. Sockets that are listened on stay, so hosts reconnect.
 //!
 //! A thread that fails tells the others by a flag that each looks at once a round. Each gives back its shard, keeps messages that
 //! nobody has taken (new connections, requests), and comes to a [`Meeting`]; the last one that comes has everything opened again,
@@ -8,7 +9,7 @@
 
 use crate::common::Common;
 use crate::helpers::{Helpers, start_rooms};
-use crate::inbox::{Address, Message};
+use crate::inbox::{Message, Untold};
 use crate::io::{self, IoFile};
 use diecut_devices::{Device, RoomWorker};
 use diecut_media::{Divide, Intent, Media};
@@ -29,8 +30,8 @@ pub type Make<D> = Box<dyn FnOnce(Time) -> D + Send>;
 
 /// What is left when all threads of shards let go.
 pub struct Fallen {
-    /// The panic; of several at once the first one.
-    pub record: PanicRecord,
+    /// The panic; of several at once the first one. Nothing if a shard that failed before cannot go on alone.
+    pub record: Option<PanicRecord>,
     /// What each shard had of the device, in order.
     pub parts: Vec<Device>,
     /// What shards had told each other and nobody had taken: channels may be in it.
@@ -74,10 +75,23 @@ pub struct Again<D> {
     pub rooms: Option<RoomWorker>,
 }
 
+/// What follows for a shard that failed and is not the first one.
+pub enum Alone<D> {
+    /// It begins again by itself, while the others go on.
+    Next(Make<D>),
+    /// All begin anew; the shard as it was, and what it had to tell.
+    All(D, Untold),
+    /// The process ends: why.
+    End(String),
+}
+
 /// How the shards of a reactor begin anew.
 pub struct Revival<D> {
     /// Takes a shard apart, on its own thread: its part of the device is left.
     pub part_of: fn(D) -> Device,
+    /// Takes a shard that failed, on its own thread, with what it had to tell others, and says what follows. It is not the first one.
+    #[allow(clippy::type_complexity, reason = "a function, and what it is given")]
+    pub alone: Box<dyn FnMut(&PanicRecord, D, Untold) -> Alone<D> + Send>,
     /// Opens everything again. Why that cannot be is the last that the process says.
     #[allow(clippy::type_complexity, reason = "a function, and what it is given")]
     pub again: Box<dyn FnMut(Fallen) -> Result<Again<D>, String> + Send>,
@@ -190,8 +204,17 @@ impl<D> Meeting<D> {
     /// A shard failed: all threads come. Of several panics at once the first one counts.
     pub fn call(&self, record: PanicRecord, common: &Common) {
         lock(&self.record).get_or_insert(record);
-        common.is_called.store(true, Ordering::Release);
-        common.addresses.iter().for_each(Address::wake);
+        common.call();
+    }
+
+    /// Has a shard that failed begin again by itself, on its own thread. Gives it back if all are to begin anew.
+    pub fn alone(&self, record: &PanicRecord, shard: D, untold: Untold) -> Result<Make<D>, (D, Untold)> {
+        let mut revival = lock(&self.revival);
+        match (revival.alone)(record, shard, untold) {
+            Alone::Next(make) => Ok(make),
+            Alone::All(shard, untold) => Err((shard, untold)),
+            Alone::End(why) => give_up(&why),
+        }
     }
 
     /// Comes with what a shard left, and goes on with a new one when all have come. Meanwhile nobody waits for this thread's queue.
@@ -235,7 +258,7 @@ impl<D> Meeting<D> {
 
     fn open_again(&self, pending: &mut Pending<D>, common: &Arc<Common>) {
         let fallen = Fallen {
-            record: lock(&self.record).take().unwrap_or_default(),
+            record: lock(&self.record).take(),
             parts: pending.parts.iter_mut().filter_map(Option::take).collect(),
             told: std::mem::take(&mut pending.told),
             now: common.now(),

@@ -5,13 +5,13 @@ use crate::blocks::{self, BlockClients};
 use crate::common::{Common, Ends};
 use crate::connection::{Connection, Turn};
 use crate::doors::{Chosen, Why};
-use crate::inbox::{Answers, Message, Outgoing};
+use crate::inbox::{Answers, Message, Outgoing, Untold};
 use crate::lines::Lines;
 use crate::log::NoticeLog;
 use crate::shares::{Shares, Way};
 use crate::upkeep::Upkeep;
 use diecut_media::Intent;
-use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex, ShardMessage};
+use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_shard::notice::{Cause, Notice};
 use diecut_shard::panics::PanicRecord;
 use diecut_units::{Span, Time};
@@ -196,13 +196,12 @@ impl<D: Drive> Worker<D> {
         }
     }
 
-    /// Lets go of its shard: hosts and applications are hung up on. What is left of it, besides the ends that its next one has:
-    /// requests for that, and what shards were to be told.
-    pub fn let_go(self) -> (D, Ends, Vec<Message>, Vec<ShardMessage>) {
+    /// Lets go of its shard, and hangs up on hosts and applications. What is left: the ends, requests for the next one, what was untold.
+    pub fn let_go(self) -> (D, Ends, Vec<Message>, Untold) {
         drop((self.lines, self.io));
         let mut told = self.outgoing.abandon();
         told.extend(self.actions.into_iter().filter_map(|action| match action {
-            Action::Tell { message, .. } => Some(message),
+            Action::Tell { to, message } => Some((to, message)),
             _ => None,
         }));
         let (listeners, is_closed) = self.acceptor.let_go(self.poll.registry());
@@ -528,6 +527,7 @@ impl<D: Drive> Worker<D> {
                         }
                     }
                 }
+                Action::BeginAnew => self.common.call(),
                 Action::Io(intent) => {
                     let io = self.io.as_ref().expect("a device that asks for I/O is started with its file");
                     io.send(intent).expect("the thread that does I/O lives as long as this one");

@@ -95,6 +95,10 @@ fn begin<M: Divide>(
     now: Time,
 ) -> Result<Option<VssdRecord>, ControlError> {
     let record = job.next.vssds[name].clone();
+    if here.placement.attendance.lacks_any() {
+        let message = format!("vSSD \"{name}\": a shard failed an inner check, and recovers; ask again");
+        return Err(ControlError { kind: ControlErrorKind::Busy, message });
+    }
     let (shard, places) = choose(here, name, &record)?;
     let (staging_slot, staging_slot_count) = staging_slots(here, name, &record, &places)?;
     let record = VssdRecord { staging_slot, staging_slot_count, ..record };

@@ -133,6 +133,8 @@ pub enum Action {
     Blocks(BlockAction),
     /// Something happened that an operator would ask about.
     Notice(Box<Notice>),
+    /// All shards begin anew, as after a panic of this one: another one that failed cannot be taken back alone.
+    BeginAnew,
     /// Do this on the device's file or drive, and tell with [`Event::IoDone`]; only devices that do not do all their I/O by
     /// themselves ask (see [`diecut_media::Media::take_intents`]). Each one is answered once, in any order.
     Io(Intent),

@@ -10,11 +10,13 @@ use crate::drive;
 use crate::inquiry::Inquiry;
 use crate::job::{Asked, Job, Progress, Reply};
 use crate::lead;
+use crate::ledger::Group;
 use crate::leveling;
 use crate::limits::Limits;
 use crate::notice::Notice;
 use crate::owners::Owners;
 use crate::plan::{Plan, plan};
+use crate::rejoin;
 use crate::relocation;
 use crate::reservations;
 use crate::returns;
@@ -74,6 +76,15 @@ impl Jobs {
 
     fn is_moving(&self) -> bool {
         self.running.iter().any(Job::is_moving)
+    }
+
+    /// Whether a group of tenants left its home and has not arrived as a whole, if it came from this shard or goes there.
+    pub fn is_moving_with(&self, shard: u16) -> bool {
+        let meets = |group: &Group| [group.from, group.to].contains(&shard);
+        self.running.iter().any(|job| match job.steps.front() {
+            Some(Step::Arrive(group) | Step::Release(group, _)) => meets(group),
+            _ => false,
+        })
     }
 
     /// When somebody is to be told that his request is not done.
@@ -199,6 +210,9 @@ impl Jobs {
         now: Time,
         actions: &mut Vec<drive::Action>,
     ) -> bool {
+        if here.placement.attendance.lacks_any() {
+            return self.begin_return(here);
+        }
         let mut has_begun = false;
         let mut before: Vec<Claims> = Vec::new();
         let mut at = 0;
@@ -227,6 +241,17 @@ impl Jobs {
         }
         has_begun |= self.begin_reservations(here, now);
         has_begun || self.is_idle() && self.begin_leveling(here)
+    }
+
+    /// Takes a shard back that failed, when what was begun is over. Says whether there is something to do.
+    fn begin_return<M: Divide>(&mut self, here: &mut Owners<M>) -> bool {
+        if !self.running.is_empty() {
+            return false;
+        }
+        let Some(steps) = rejoin::due_steps(here).filter(|steps| !steps.is_empty()) else { return false };
+        let state = here.registry.state.clone();
+        self.begin(Reply::Nobody, state.clone(), state, steps);
+        true
     }
 
     fn begin_request<M: Divide>(

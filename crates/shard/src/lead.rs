@@ -12,6 +12,7 @@ use crate::leveling;
 use crate::orders::PendingInquiry;
 use crate::owners::Owners;
 use crate::peer::{Answer, Moved, Order, StepAnswer};
+use crate::rejoin;
 use crate::relocation;
 use crate::status;
 use crate::step::Step;
@@ -39,6 +40,7 @@ pub(crate) fn answered<M: Divide>(
     actions: &mut Vec<drive::Action>,
 ) {
     assert!(here.placement.orders.was_given(number), "I-S14: what is answered was ordered");
+    here.placement.attendance.answered(number);
     let Answer::Found(findings) = answer else {
         let before = here.placement.orders.answers.insert(number, answer);
         assert!(before.is_none(), "I-S14: an order is answered once");
@@ -96,7 +98,7 @@ fn scope(step: &Step, job: &Job) -> Scope {
     match step {
         Step::Leave(group) => Scope::Shard(group.from),
         Step::Release(..) => Scope::All,
-        Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
+        Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear | Step::Reopen(_) | Step::Readmit(_) => {
             unreachable!("I-S5: the first shard does what is its own")
         }
         Step::AllocVssd { .. } | Step::SyncPool | Step::Persist => Scope::Here,
@@ -129,6 +131,8 @@ pub(crate) fn step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, 
         Step::MoveTenant { tenant, shard } => return relocation::move_tenant(here, tenant, *shard, job),
         Step::Arrive(group) => return relocation::arrive_somewhere(here, group, job, now),
         Step::LevelWear => return leveling::level_wear(here, job, now),
+        Step::Reopen(shard) => return rejoin::reopen(here, *shard, job),
+        Step::Readmit(shard) => return rejoin::readmit(here, *shard, job),
         _ => {}
     }
     if !job.is_begun() {

@@ -132,6 +132,10 @@ fn tied_by_channel<M: Divide>(here: &Owners<M>, channel: u16) -> Tied {
 /// Looks at wear: asks all shards, and has what is due exchanged.
 pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -> Progress {
     if !job.is_begun() {
+        if here.placement.attendance.lacks_any() {
+            // It is due again when all are there.
+            return Progress::Done;
+        }
         job.begin(false, here.placement.order_all(|| Order::Wear));
         let own = wear_report(here, now);
         here.placement.evenness.reports = vec![own];
@@ -151,7 +155,8 @@ pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Ti
     if here.placement.evenness.are_channels_due() || here.placement.evenness.next_home().is_some() {
         // One came to its end meanwhile: first all is put back.
         here.placement.evenness.is_due = true;
-    } else if !reports.iter().any(|report| report.is_exchanging)
+    } else if !here.placement.attendance.lacks_any()
+        && !reports.iter().any(|report| report.is_exchanging)
         && !here.registry.state.pool.wear.paused.unwrap_or(false)
     {
         // While exchanges are paused none would begin, and this would wait for it before any request. The end of a pause is told.

@@ -37,10 +37,12 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod again;
 mod allocation;
 mod answers;
 mod at_work;
 mod attach;
+mod attendance;
 pub mod blocks;
 mod catalog;
 mod chunks;
@@ -51,6 +53,7 @@ mod cost;
 mod custody;
 mod data_plane;
 mod delays;
+mod division;
 mod door;
 pub mod drive;
 mod evenness;
@@ -83,10 +86,13 @@ mod qos;
 mod reach;
 mod reclaim;
 mod registry;
+mod rejoin;
 mod relocation;
+mod remains;
 mod reservation_queue;
 mod reservations;
 mod returns;
+mod ruins;
 mod sanitize;
 mod seat;
 mod session;
@@ -99,10 +105,12 @@ mod zone_changes;
 mod zones;
 
 pub use admission::{AdmissionConfig, BucketSize, DOOR_SOURCE_BIT, DeviceShaper, TokenUnit};
+pub use again::Remains;
 pub use config::ShardConfig;
 pub use cost::{CostModel, TracePoint};
 pub use diecut_volume::{AnchorPace, ReclaimUnit};
 pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
+pub use division::{divide, gather, gather_media};
 pub use planted::PlantedPanic;
 pub use seat::Seat;
-pub use shard::{Shard, divide, gather, gather_media};
+pub use shard::Shard;

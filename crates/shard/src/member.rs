@@ -53,7 +53,11 @@ pub(crate) fn told<M: Divide>(
         Message::Wear(news) => leveling::heard_of(here, news),
         Message::Keep(keep) => here.placement.reservations.ask(from, *keep),
         Message::Kept(kept) => here.plane.nvme.handle(target::Event::Kept(kept), now),
-        Message::MediaDone(completion) => here.plane.flash.foreign.push(completion),
+        Message::MediaDone(completion) => {
+            here.placement.attendance.media_done(completion.token.0);
+            here.plane.flash.foreign.push(completion);
+        }
+        Message::Fell => unreachable!("I-S35: looked at before"),
         Message::Passed(number) => {
             relocation::all_arrived(here, now);
             if here.placement.is_member() {
@@ -128,6 +132,7 @@ pub(crate) fn begin_orders<M: Divide>(
                 begun = Begun::Jobs;
             }
             Order::Find(_) | Order::Wear => unreachable!("I-S14: answered at once"),
+            Order::Again => unreachable!("I-S35: for a shard that failed"),
         }
     }
 }

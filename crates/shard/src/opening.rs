@@ -31,6 +31,10 @@ pub(crate) enum Phase {
     Leftovers,
     /// Other shards open what hosts see.
     Members,
+    /// Not the first shard, which failed: what it had under way on the device ends.
+    Ruins,
+    /// The same: its pool compares its block states with what flash says.
+    Check,
     /// Not the first shard: it waits for orders.
     Orders,
     Ready,
@@ -58,6 +62,31 @@ impl Opening {
             () => Phase::Catalog,
         };
         Opening { phase, failure, early: Vec::new(), awaited: Vec::new(), was_unclean: false }
+    }
+
+    /// Of the next life of a member that failed.
+    pub fn of_ruins() -> Opening {
+        Opening { phase: Phase::Ruins, ..Opening::new(true, None) }
+    }
+
+    /// Whether what a member had under way before it failed has not ended.
+    pub fn is_in_ruins(&self) -> bool {
+        self.phase == Phase::Ruins
+    }
+
+    /// Its pool is open, and is compared with flash.
+    pub fn checks(&mut self) {
+        self.go(Phase::Check);
+    }
+
+    /// It said what it has.
+    pub fn waits_for_orders(&mut self) {
+        self.go(Phase::Orders);
+    }
+
+    /// It cannot open by itself.
+    pub fn fails(&mut self, message: String) {
+        self.fail(message);
     }
 
     /// Whether everything is open and commands are served.
@@ -89,7 +118,9 @@ impl Opening {
                 | (Phase::Stores, Phase::Leftovers)
                 | (Phase::Leftovers, Phase::Members)
                 | (Phase::Members | Phase::Orders, Phase::Ready)
-                | (Phase::Catalog | Phase::Journal | Phase::Pool, Phase::Failed)
+                | (Phase::Ruins, Phase::Check)
+                | (Phase::Check, Phase::Orders)
+                | (Phase::Catalog | Phase::Journal | Phase::Pool | Phase::Ruins, Phase::Failed)
         );
         assert!(
             is_next,

@@ -123,6 +123,7 @@ impl<M: Divide> Owners<M> {
                 own: &mut self.plane.flash.media,
                 owners: &self.placement.ledger.owners,
                 outgoing: &mut self.placement.outgoing,
+                elsewhere: &mut self.placement.attendance.media,
             };
             self.registry.catalog.complete(completion, &mut reach, now);
             let lost = self.registry.catalog.lost_copies();
@@ -191,6 +192,9 @@ impl<M: Divide> Owners<M> {
         actions.extend(self.plane.blocks.actions.drain(..).map(drive::Action::Blocks));
         for (to, message) in self.placement.outgoing.drain(..) {
             actions.push(drive::Action::Tell { to, message });
+        }
+        if std::mem::take(&mut self.placement.attendance.is_over) {
+            actions.push(drive::Action::BeginAnew);
         }
     }
 }

@@ -34,6 +34,7 @@ impl fmt::Debug for ShardMessage {
             Message::Passed(number) => write!(f, "passed: order {number}"),
             Message::Keep(keep) => write!(f, "{keep:?}"),
             Message::Kept(kept) => write!(f, "{kept:?}"),
+            Message::Fell => write!(f, "failed, and began again"),
         }
     }
 }
@@ -55,6 +56,8 @@ pub(crate) enum Message {
     Keep(Box<Keep>),
     /// Its answer.
     Kept(Kept),
+    /// To the first shard: the sender failed, and this is its next life ([`crate::remains`]).
+    Fell,
 }
 
 /// What exists, and where.
@@ -83,6 +86,8 @@ pub(crate) enum Order {
     Find(Inquiry),
     /// Say what you know of your dies.
     Wear,
+    /// After a failure: read your block states, and say what you have. Orders before it were for the life before.
+    Again,
 }
 
 impl Order {
@@ -98,6 +103,7 @@ impl Order {
             Order::Find(Inquiry::Status) => "status",
             Order::Find(Inquiry::Latency) => "latency",
             Order::Wear => "wear",
+            Order::Again => "again",
         }
     }
 }
@@ -126,6 +132,8 @@ pub(crate) enum Answer {
     Found(Findings),
     /// Of [`Order::Wear`].
     Wear(WearReport),
+    /// Of [`Order::Again`], or why the shard cannot open by itself.
+    Back(Result<Box<Back>, String>),
 }
 
 /// What became of steps.
@@ -179,6 +187,14 @@ pub(crate) struct MovedGroup {
     pub luggage: Vec<Luggage>,
 }
 
+/// What a shard has that was opened by itself.
+pub(crate) struct Back {
+    pub channels: Vec<u16>,
+    /// With the erase blocks that each may hold.
+    pub vssds: Vec<(VssdId, Places, u64)>,
+    pub exchanges: Vec<[u32; 2]>,
+}
+
 /// What a shard knows of its dies.
 pub(crate) struct WearReport {
     pub shard: u16,
@@ -189,15 +205,21 @@ pub(crate) struct WearReport {
 }
 
 impl Order {
+    /// Channels that are given with it.
+    pub fn into_moved(self) -> Option<Moved> {
+        match self {
+            Order::Channels(moved) => Some(moved),
+            Order::Alloc(alloc) => Some(alloc.moved),
+            Order::Arrive(group, _) => Some(group.moved),
+            _ => None,
+        }
+    }
+
     /// See [`ShardMessage::salvage`].
     pub fn salvage<M: Divide>(self, media: &mut M) {
-        let moved = match self {
-            Order::Channels(moved) => moved,
-            Order::Alloc(alloc) => alloc.moved,
-            Order::Arrive(group, _) => group.moved,
-            _ => return,
-        };
-        moved.unpack(media);
+        if let Some(moved) = self.into_moved() {
+            moved.unpack(media);
+        }
     }
 }
 
@@ -211,6 +233,7 @@ impl Answer {
             Answer::NotMade { .. } => "not made",
             Answer::Found(_) => "findings",
             Answer::Wear(_) => "wear",
+            Answer::Back(_) => "back",
         }
     }
 
@@ -219,7 +242,11 @@ impl Answer {
         match self {
             Answer::Done => false,
             Answer::Step(step) => step.returned.is_some() || step.group.is_some(),
-            Answer::Made(_) | Answer::NotMade { .. } | Answer::Found(_) | Answer::Wear(_) => true,
+            Answer::Made(_)
+            | Answer::NotMade { .. }
+            | Answer::Found(_)
+            | Answer::Wear(_)
+            | Answer::Back(_) => true,
         }
     }
 
@@ -228,7 +255,7 @@ impl Answer {
         let (returned, group) = match self {
             Answer::Step(step) => (step.returned, step.group),
             Answer::NotMade { returned, .. } => (Some(returned), None),
-            Answer::Done | Answer::Made(_) | Answer::Found(_) | Answer::Wear(_) => return,
+            Answer::Done | Answer::Made(_) | Answer::Found(_) | Answer::Wear(_) | Answer::Back(_) => return,
         };
         for moved in returned.into_iter().chain(group.map(|group| group.moved)) {
             moved.unpack(media);
@@ -247,7 +274,13 @@ impl ShardMessage {
             | Message::MediaDone(_)
             | Message::Passed(_)
             | Message::Keep(_)
-            | Message::Kept(_) => {}
+            | Message::Kept(_)
+            | Message::Fell => {}
         }
+    }
+
+    /// Whether a shard says that it failed.
+    pub(crate) fn is_of_fall(&self) -> bool {
+        matches!(self.0, Message::Fell)
     }
 }

@@ -1,10 +1,12 @@
 //! What lives on which shard, and what shards tell each other about it. All of it is the first shard's but for its duties.
 
+use crate::attendance::Attendance;
 use crate::evenness::Evenness;
 use crate::ledger::{Group, Ledger};
 use crate::orders::Orders;
 use crate::peer::{Answer, Message, MovedGroup, Order, ShardMessage};
 use crate::reservation_queue::ReservationQueue;
+use crate::ruins::Ruins;
 use crate::seat::{Seat, ShardIndex};
 use crate::step::Step;
 use diecut_media::Divide;
@@ -23,6 +25,10 @@ pub(crate) struct Duties {
     pub frozen: bool,
     /// What was taken out, for the answer.
     pub left: Option<Box<MovedGroup>>,
+    /// After a failure: what is left, until it opens again.
+    pub ruins: Option<Ruins>,
+    /// The order to say what there is, while that is compared with flash.
+    pub checks: Option<u64>,
 }
 
 /// See the module.
@@ -34,6 +40,8 @@ pub(crate) struct Placement {
     pub orders: Orders,
     pub evenness: Evenness,
     pub reservations: ReservationQueue,
+    /// Which shards are there, and what they have not answered.
+    pub attendance: Attendance,
     pub duties: Duties,
     /// Messages to be sent, in order.
     pub outgoing: Vec<(ShardIndex, ShardMessage)>,
@@ -53,6 +61,7 @@ impl Placement {
             orders: Orders::default(),
             evenness: Evenness::default(),
             reservations: ReservationQueue::default(),
+            attendance: Attendance::default(),
             duties: Duties::default(),
             outgoing: Vec::new(),
         }
@@ -65,7 +74,7 @@ impl Placement {
 
     /// Whether the first shard has something to do that nobody asked it for as an administrator.
     pub fn has_work(&self) -> bool {
-        self.evenness.has_work() || self.reservations.has_work()
+        self.evenness.has_work() || self.reservations.has_work() || self.attendance.lacks_any()
     }
 
     /// Sends an order; its answer is awaited by number.
@@ -73,7 +82,9 @@ impl Placement {
         assert!(!self.is_member() && to != self.index.0, "I-S5: the first shard orders the others");
         assert!(to < self.shards, "I-S5: an order goes to a shard that there is");
         let number = self.orders.number();
-        self.outgoing.push((ShardIndex(to), ShardMessage(Message::Order(number, order))));
+        if let Some(order) = self.attendance.note(number, to, order, &mut self.orders) {
+            self.outgoing.push((ShardIndex(to), ShardMessage(Message::Order(number, order))));
+        }
         number
     }
 

@@ -4,12 +4,15 @@ use crate::peer::{Message, ShardMessage};
 use crate::seat::ShardIndex;
 use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
+use std::collections::BTreeMap;
 
 /// Commands to own channels go to the medium, others to the shards that own theirs.
 pub(crate) struct Reach<'a, M: Divide> {
     pub own: &'a mut M,
     pub owners: &'a [u16],
     pub outgoing: &'a mut Vec<(ShardIndex, ShardMessage)>,
+    /// Commands under way at other shards: their channels, by token.
+    pub elsewhere: &'a mut BTreeMap<u64, u16>,
 }
 
 impl<M: Divide> Media for Reach<'_, M> {
@@ -30,6 +33,7 @@ impl<M: Divide> Media for Reach<'_, M> {
         if self.own.owns(channel) {
             return self.own.submit(command, now);
         }
+        self.elsewhere.insert(command.token.0, channel);
         let owner = ShardIndex(self.owners[usize::from(channel)]);
         self.outgoing.push((owner, ShardMessage(Message::Media(command))));
     }

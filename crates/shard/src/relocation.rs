@@ -195,6 +195,11 @@ pub(crate) fn arrive_somewhere<M: Divide>(
 ) -> Progress {
     let is_under_way = here.placement.orders.moving.is_some() || !job.awaited().is_empty();
     assert!(is_under_way, "I-S15: a group arrives that left");
+    if here.placement.attendance.lacks(group.to) {
+        // Neither home has it.
+        here.placement.attendance.is_over = true;
+        return Progress::Waits;
+    }
     if let Some(moved) = here.placement.orders.moving.take() {
         here.placement.ledger.rehome(group);
         if group.to == 0 {

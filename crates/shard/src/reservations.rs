@@ -113,7 +113,7 @@ fn answer<M: Divide>(here: &mut Owners<M>, answers: Vec<(ShardIndex, Kept)>, now
     for (to, kept) in answers {
         if to == here.placement.index {
             here.plane.nvme.handle(target::Event::Kept(kept), now);
-        } else {
+        } else if !here.placement.attendance.lacks(to.0) {
             here.placement.outgoing.push((to, ShardMessage(Message::Kept(kept))));
         }
     }

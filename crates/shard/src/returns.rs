@@ -19,6 +19,12 @@ pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
     Moved::new(unused, part, &mut here.plane.flash.media)
 }
 
+/// Nothing is given back.
+pub(crate) fn no_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
+    let part = here.plane.flash.pool.detach(&[]);
+    Moved::new(Vec::new(), part, &mut here.plane.flash.media)
+}
+
 /// An order of steps is carried out, or refused.
 pub(crate) fn order_done<M: Divide>(
     here: &mut Owners<M>,

@@ -15,10 +15,12 @@ use crate::leveling;
 use crate::member::{self, Begun};
 use crate::opening::{Opening, open_further};
 use crate::owners::Owners;
-use crate::peer::{Answer, ShardMessage};
+use crate::peer::Answer;
 use crate::placement::Placement;
 use crate::reclaim;
 use crate::registry::{Registry, Staging};
+use crate::rejoin;
+use crate::remains;
 use crate::seat::{Seat, ShardIndex};
 use crate::status;
 use diecut_catalog::State;
@@ -37,55 +39,9 @@ const ROUNDS_MAX: u32 = 4;
 
 /// The composition; see the crate's documentation.
 pub struct Shard<M: Divide> {
-    here: Owners<M>,
+    pub(crate) here: Owners<M>,
     jobs: Jobs,
-    opening: Opening,
-}
-
-/// Divides a medium for the shards of one server: the first one begins with all channels and gives them out.
-///
-/// # Panics
-/// If there is no shard.
-pub fn divide<M: Divide>(mut media: M, shards: u16) -> Vec<(Seat, M)> {
-    assert!(shards > 0, "a server has at least one shard");
-    let seat = |index| Seat { index: ShardIndex(index), shards };
-    let members: Vec<(Seat, M)> = (1..shards).map(|index| (seat(index), media.empty_part())).collect();
-    [(seat(0), media)].into_iter().chain(members).collect()
-}
-
-/// Gives the whole medium back and forgets everything else: the death of the process, as far as shards know. `under_way` are
-/// messages that were not delivered: channels may be among them.
-///
-/// # Panics
-/// If there is no shard.
-pub fn gather<M: Divide>(
-    shards: impl IntoIterator<Item = Shard<M>>,
-    under_way: impl IntoIterator<Item = ShardMessage>,
-) -> M {
-    gather_media(shards.into_iter().map(Shard::into_media), under_way)
-}
-
-/// As [`gather`], of what shards gave back by [`Shard::into_media`], in the order of the shards.
-///
-/// # Panics
-/// If there is no shard.
-pub fn gather_media<M: Divide>(
-    parts: impl IntoIterator<Item = M>,
-    under_way: impl IntoIterator<Item = ShardMessage>,
-) -> M {
-    let mut parts = parts.into_iter();
-    let mut whole = parts.next().expect("I-S5: there is a first shard");
-    for message in under_way {
-        message.salvage(&mut whole);
-    }
-    for mut part in parts {
-        for channel in 0..part.geometry().channels {
-            if part.owns(channel) {
-                whole.take_channel(&mut part, channel);
-            }
-        }
-    }
-    whole
+    pub(crate) opening: Opening,
 }
 
 /// The pool over a part of a device: of the first shard a new one or what the device holds, of others an empty one. What cannot be is
@@ -392,6 +348,7 @@ impl<M: Divide> Shard<M> {
     /// Lets go on what is not on the path of commands.
     fn administer(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
         if self.here.placement.is_member() {
+            remains::checked(&mut self.here, &mut self.opening);
             self.work_jobs(now, actions);
         } else if !self.opening.is_ready() {
             self.open_further(now, actions);
@@ -404,6 +361,16 @@ impl<M: Divide> Shard<M> {
 impl<M: Divide> Drive for Shard<M> {
     fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
         if let drive::Event::Told { from, message } = event {
+            if self.opening.is_in_ruins() {
+                remains::told(&mut self.here, message, now);
+                return self.here.hand_out(now, actions);
+            }
+            if message.is_of_fall() {
+                let goes_on = self.opening.is_ready() && !self.jobs.is_moving_with(from.0);
+                rejoin::fell(&mut self.here, from, goes_on);
+                self.work_jobs(now, actions);
+                return self.here.hand_out(now, actions);
+            }
             member::told(&mut self.here, from, message, now, actions);
             if self.here.placement.is_member() || self.opening.is_over() {
                 self.work_jobs(now, actions);
@@ -443,6 +410,11 @@ impl<M: Divide> Drive for Shard<M> {
     }
 
     fn work(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        if self.opening.is_in_ruins() {
+            remains::go_on(&mut self.here, &mut self.opening, now);
+            remains::checked(&mut self.here, &mut self.opening);
+            return self.here.hand_out(now, actions);
+        }
         self.here.plane.tick(now);
         let mut budget = self.here.plane.admission.round_cost(now);
         for round in 0..ROUNDS_MAX {
@@ -474,6 +446,9 @@ impl<M: Divide> Drive for Shard<M> {
     }
 
     fn deadline(&self) -> Time {
+        if self.opening.is_in_ruins() {
+            return remains::deadline(&self.here);
+        }
         let is_found = self.opening.reads_catalog() && self.here.registry.catalog.is_open();
         if is_found {
             return Time::ZERO;

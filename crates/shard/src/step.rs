@@ -54,6 +54,10 @@ pub(crate) enum Step {
     /// Everywhere: connections of the group go to its new home, and new ones, too. Ends with the answer to the order of this
     /// number, when all have arrived.
     Release(Group, u64),
+    /// A shard that failed opens its stores again ([`crate::rejoin`]).
+    Reopen(u16),
+    /// It serves its hosts.
+    Readmit(u16),
 }
 
 impl Step {

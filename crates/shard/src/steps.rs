@@ -42,7 +42,12 @@ pub(crate) fn step_of_order<M: Divide>(
 /// Carries out this shard's part of a step, as far as it can be now. A step that waits is asked again.
 pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
     match step {
-        Step::AllocVssd { .. } | Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
+        Step::AllocVssd { .. }
+        | Step::MoveTenant { .. }
+        | Step::Arrive(_)
+        | Step::LevelWear
+        | Step::Reopen(_)
+        | Step::Readmit(_) => {
             unreachable!("I-S5: the first shard chooses what lives where")
         }
         Step::Exchange(pairs) => leveling::exchange(here, pairs, job),

@@ -41,6 +41,7 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
             _ => "applications at erase blocks to let go".to_owned(),
         },
         Step::ApplyWear | Step::LevelWear => "what shards say of wear".to_owned(),
+        Step::Reopen(shard) | Step::Readmit(shard) => format!("shard {shard}, which failed, to recover"),
         Step::Exchange(_) => "an exchange for even wear to begin".to_owned(),
         Step::ReturnChannels => "channels to come back".to_owned(),
         Step::MoveTenant { tenant, .. } => format!("tenant \"{tenant}\" to be looked at"),

@@ -63,6 +63,8 @@ pub trait Door {
     fn stall(&mut self, lane: Lane, until: Time);
     /// Nothing arrives in either direction until then.
     fn silence(&mut self, lane: Lane, until: Time);
+    /// A shard failed: connections that it had end, and nobody is told at this end.
+    fn hang_up(&mut self, shard: u16);
     /// The server is gone, and every connection with it.
     fn crash(&mut self);
     /// A new server stands.

@@ -387,7 +387,7 @@ impl Door for Hosts {
     fn act(&mut self, shard: u16, actions: &mut Vec<Action>, shards: &mut Shards, now: Time) {
         // Answers to administrators are not the hosts', nor is what their operator is told.
         let is_ours = |action: &mut Action| match action {
-            Action::Answer { .. } => false,
+            Action::Answer { .. } | Action::BeginAnew => false,
             Action::Notice(notice) => matches!(**notice, Notice::Host(_)),
             _ => true,
         };
@@ -426,7 +426,7 @@ impl Door for Hosts {
                     Notice::Host(HostNotice::Refused { .. }) => mark!("hosts: told of a refused host"),
                     _ => {}
                 },
-                Action::Answer { .. } => unreachable!("left where it was"),
+                Action::Answer { .. } | Action::BeginAnew => unreachable!("left where it was"),
                 Action::Io(_) => unreachable!("the shards'"),
             }
         }
@@ -583,6 +583,16 @@ impl Door for Hosts {
     fn lift_siege(&mut self, now: Time) {
         for mut raid in std::mem::take(&mut self.raids) {
             self.orphans.extend(raid.hang_up(now));
+        }
+    }
+
+    fn hang_up(&mut self, shard: u16) {
+        self.orphans.retain(|orphan| orphan.shard != Some(shard));
+        let streams = self.paths.iter_mut().flat_map(Path::streams_mut);
+        let hostile = self.raids.iter_mut().flat_map(hostile::Raid::streams_mut);
+        for stream in streams.chain(hostile).filter(|stream| stream.shard == Some(shard)) {
+            mark!("hosts: shard hung up");
+            (stream.shard, stream.closing) = (None, true);
         }
     }
 

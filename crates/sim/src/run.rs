@@ -67,8 +67,8 @@ pub struct Outcome {
     pub power_cuts: u64,
     /// Process deaths, those of failed checks included.
     pub process_deaths: u64,
-    /// Shards that failed a check on purpose.
-    pub panics: u64,
+    /// Failed checks after which all shards began anew, and those after which one went on alone.
+    pub panics: [u64; 2],
     /// Connections lost.
     pub connections_lost: u64,
     /// Requests of administrators answered as they must be.
@@ -244,7 +244,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
     runner.shaped.look(&mut runner.outcome.qos);
     let mut outcome = runner.outcome;
     outcome.trace_hash = runner.trace;
-    outcome.virtual_time_ns = runner.now.0;
+    (outcome.virtual_time_ns, outcome.panics[1]) = (runner.now.0, runner.system.failed_alone());
     outcome.slowest_answer_ns = runner.lanes.iter().map(|lane| lane.slowest.0).collect();
     outcome.media_operations = system.media_operations() - base;
     outcome.image_hash = system.image_hash();
@@ -359,7 +359,7 @@ impl Runner<'_> {
             }
             self.system.advance(self.now, &mut answers);
             if self.system.has_failed() {
-                self.outcome.panics += 1;
+                self.outcome.panics[0] += 1;
                 for answer in answers.drain(..) {
                     self.take_answer(answer);
                 }

@@ -75,6 +75,19 @@ impl Shards {
         gather(self.shards, told)
     }
 
+    /// A shard that is not the first one failed: it begins again by itself, after what it had `told` the others.
+    pub fn begin_again(
+        &mut self,
+        shard: u16,
+        told: Vec<(ShardIndex, ShardMessage)>,
+        config: &ShardConfig,
+        now: Time,
+    ) {
+        let failed = self.shards.remove(shard.into());
+        let next = Shard::again(failed.into_remains(told), config.clone(), now);
+        self.shards.insert(shard.into(), next);
+    }
+
     /// The first shard, which administrators ask.
     pub fn lead(&self) -> &Shard<Device> {
         &self.shards[0]

@@ -1,6 +1,8 @@
 //! The whole server as a system: hosts over a faulty network (or commands through a door below the target), one or
 //! several shards, and an emulated device with faults.
 
+mod again;
+
 use crate::administration::{
     Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, volume_name, vssd_spec,
 };
@@ -9,6 +11,7 @@ use crate::direct_door::DirectDoor;
 use crate::door::Door;
 use crate::erasure::{Erase, Erasure};
 use crate::existing::{Existing, Subsystem, Volume};
+use crate::failures::Failures;
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
 use crate::plan::{ContentKind, FaultKind, Lane, Plan, QosPlan, Siege};
@@ -22,7 +25,7 @@ use diecut_devices::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind
 use diecut_media::{Divide, Media};
 use diecut_nvmf::{QueueLimits, TargetConfig};
 use diecut_shard::control::*;
-use diecut_shard::drive::{Action, BlockAction, BlockEvent, Drive, Event, WorkOutline};
+use diecut_shard::drive::{Action, BlockAction, BlockEvent, Drive, Event};
 use diecut_shard::notice::Notice;
 use diecut_shard::{
     AdmissionConfig, AnchorPace, CostModel, DieWear, PlantedPanic, PoolConfig, ShardConfig, SwapRule,
@@ -105,8 +108,8 @@ pub struct Stack {
     to_lose: Vec<(u32, Option<u32>)>,
     /// Whose volumes are larger than their vSSD, because of blocks that are bad from the start.
     tight: Vec<Lane>,
-    /// What a shard was at work for that failed just now.
-    failed: Option<WorkOutline>,
+    /// Shards that failed.
+    failures: Failures,
 }
 
 /// What exchanges for even wear did.
@@ -307,7 +310,7 @@ impl Stack {
             to_lose: Vec::new(),
             is_besieged: false,
             tight: Vec::new(),
-            failed: None,
+            failures: Failures::default(),
         };
         for change in set_up(plan) {
             match change {
@@ -438,8 +441,13 @@ impl Stack {
         if !is_planted {
             resume_unwind(payload);
         }
+        let outline = shards.all().nth(at.into()).map(Drive::at_work).expect("it is among them");
+        if at > 0 && self.plan.applications.is_empty() {
+            self.begin_again(at, &outline, actions);
+            return true;
+        }
         actions.clear();
-        self.failed = shards.all().nth(at.into()).map(Drive::at_work);
+        self.failures.of_all(&outline);
         false
     }
 
@@ -461,6 +469,10 @@ impl Stack {
                         Notice::BlocksRetired { .. } => mark!("stack: told of retired blocks"),
                         _ => {}
                     }
+                    continue;
+                }
+                Action::BeginAnew => {
+                    self.failures.all_begin_anew();
                     continue;
                 }
                 _ => continue,
@@ -635,6 +647,9 @@ impl System for Stack {
                     return;
                 }
                 self.act(at, &mut actions);
+                if self.failures.is_over() {
+                    return;
+                }
                 self.cut_if_due();
                 if self.power_is_lost() {
                     break;
@@ -706,12 +721,6 @@ impl System for Stack {
             }
         }
         self.door.crash();
-        if let Some(outline) = self.failed.take() {
-            assert!(
-                outline.vssd.is_some() && !outline.commands.is_empty(),
-                "who fails at a command knows whose it is"
-            );
-        }
         self.attachments = Attachments::default();
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
@@ -722,7 +731,10 @@ impl System for Stack {
         }
     }
     fn has_failed(&self) -> bool {
-        self.failed.is_some()
+        self.failures.is_over()
+    }
+    fn failed_alone(&self) -> u64 {
+        self.failures.alone()
     }
     fn power_is_lost(&self) -> bool {
         !self.shards().is_powered()
@@ -764,6 +776,7 @@ impl System for Stack {
         let seed = self.plan.seed ^ (self.lives as u64) << 32;
         self.shards = Some(Shards::new(device, &configuration, count, seed, self.now));
         (self.cut_at, self.lives) = (None, self.lives + 1);
+        self.failures.begin_life();
         self.door.restarted(self.now);
         self.chip_before = self.shards().chips();
         match self.shards().lead().failure() {
@@ -814,7 +827,8 @@ impl System for Stack {
         let fails = |fault: &crate::plan::PlannedFault| {
             matches!(fault.what, FaultKind::ProgramFailure { .. } | FaultKind::EraseFailure { .. })
         };
-        if self.plan.faults.iter().any(fails) {
+        // What a shard had counted went with it.
+        if self.failures.has_forgotten() || self.plan.faults.iter().any(fails) {
             return None;
         }
         let (programmed, erases) = self.shards().chips();

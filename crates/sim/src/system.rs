@@ -190,6 +190,10 @@ pub trait System {
     fn has_failed(&self) -> bool {
         false
     }
+    /// Shards that failed one and began again by themselves, while the others went on.
+    fn failed_alone(&self) -> u64 {
+        0
+    }
     /// Operations the medium began since it was made; power cuts by appointment count them.
     fn media_operations(&self) -> u64;
     /// Cuts the power while the medium's n-th operation (see [`System::media_operations`]) is under way.

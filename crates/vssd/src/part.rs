@@ -76,6 +76,17 @@ pub struct PoolPart {
     window_end: Time,
 }
 
+/// What is written down of channels, and of vSSDs by place.
+pub(crate) type PartCells = (Vec<(u16, ChannelCells)>, Vec<(usize, ProtectedRegion)>);
+
+impl PoolPart {
+    /// What is written down of it; what was known in memory is forgotten.
+    pub(crate) fn into_cells(self) -> PartCells {
+        let cells = self.channels.into_iter().filter_map(|part| Some((part.channel, part.cells?)));
+        (cells.collect(), self.slots)
+    }
+}
+
 impl Pool {
     /// A pool that owns no channel yet. `media` is any part of the device.
     pub fn empty_part<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Pool {

@@ -172,7 +172,7 @@ impl Pool {
     }
 
     /// Takes over what is written down, unless nothing ever was, and writes there from now on.
-    fn go_on_with(
+    pub(crate) fn go_on_with(
         &mut self,
         table: StateTable,
         log: Option<StateLog>,

@@ -31,6 +31,10 @@ pub(crate) fn take_over(
     // What belonged to a vSSD that was removed just before the process died, and was not given back yet.
     let mut left_over = Vec::new();
     for number in 0..core.blocks.count() {
+        // Of a divided device, another pool's.
+        if !table.holds_channel(core.address(number).channel.0) {
+            continue;
+        }
         if let Some(state) = take_block(core, number, &table)? {
             left_over.push((number, state));
         }

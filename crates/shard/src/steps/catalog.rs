@@ -44,6 +44,7 @@ pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time)
             own: &mut here.plane.flash.media,
             owners: &here.placement.ledger.owners,
             outgoing: &mut here.placement.outgoing,
+            elsewhere: &mut here.placement.attendance.media,
         };
         let number = match here.registry.catalog.put(changes, &mut reach, now) {
             Ok(number) => number,

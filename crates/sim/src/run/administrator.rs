@@ -237,6 +237,13 @@ impl Runner<'_> {
                 mark!("run: no such shard to move to");
                 Some(before)
             }
+            // Whose home failed meanwhile is told to ask again, and nothing was changed.
+            (ControlResponse::Refused(error), Ok(_))
+                if self.system.failed_alone() > 0 && error.kind == ControlErrorKind::Busy =>
+            {
+                mark!("run: a shard failed while a request was carried out");
+                Some(before)
+            }
             _ => None,
         };
         let told = self.system.existing().unwrap_or_default();

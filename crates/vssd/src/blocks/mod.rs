@@ -277,8 +277,14 @@ impl Blocks {
     }
     /// All dies are other pools'.
     pub fn exclude_all(&mut self) {
-        self.all.iter_mut().for_each(|block| *block = Block::new(Use::Excluded));
-        self.dies.iter_mut().for_each(|die| *die = DieBlocks::default());
+        (0..self.dies.len() as u32).for_each(|die| self.exclude_die(die));
+    }
+    /// A die is another pool's.
+    pub fn exclude_die(&mut self, die: u32) {
+        let numbers = self.of_die(die);
+        let blocks = &mut self.all[numbers.start as usize..numbers.end as usize];
+        blocks.iter_mut().for_each(|block| *block = Block::new(Use::Excluded));
+        self.dies[die as usize] = DieBlocks::default();
     }
 
     /// Checks all of them; slow. Gives how many the maps of units must name.

@@ -180,6 +180,9 @@ impl Core {
     /// Takes over what the table says of wear; after the blocks.
     pub(crate) fn wear_again(&mut self) {
         for number in 0..self.geometry.dies() {
+            if !self.owns_die(number) {
+                continue;
+            }
             let Some(words) = self.states.die_wear(number) else { return };
             let die = self.blocks.die_mut(number);
             let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };

@@ -312,6 +312,11 @@ impl StateTable {
         })
     }
 
+    /// Slots held here: of a divided device, those that no other pool has.
+    pub fn held_slots(&self) -> Vec<usize> {
+        (0..self.vssd_slots).filter(|&slot| self.cells.holds_slot(slot)).collect()
+    }
+
     /// Slots held here that no vSSD needs.
     pub fn idle_slots(&self) -> Vec<usize> {
         let idle = |slot: usize| match self.vssd(slot) {
@@ -576,7 +581,7 @@ impl StateTable {
     /// An entry is damaged, or two have one id: whose blocks are whose can then not be told.
     pub fn vssds(&self) -> Result<Vec<VssdEntry>, OpenError> {
         let mut entries = Vec::new();
-        for slot in 0..self.vssd_slots {
+        for slot in self.held_slots() {
             match self.vssd(slot) {
                 Found::New => {}
                 Found::Entry(entry) => entries.push(entry),

@@ -218,6 +218,9 @@ pub(crate) fn heal(core: &Core) -> Vec<[u32; 2]> {
 pub(crate) fn repeat_exchanges(core: &mut Core, table: &mut StateTable) -> Result<Vec<[u32; 2]>, OpenError> {
     let mut under_way = Vec::new();
     for first in 0..table.dies() {
+        if !table.holds_channel(core.geometry.die_at(first).channel.0) {
+            continue;
+        }
         let entry = match table.exchange(first) {
             Found::New | Found::Entry(None) => continue,
             Found::Entry(Some(entry)) => entry,

@@ -1,0 +1,31 @@
+//! A shard of the stack that begins again by itself.
+
+use super::*;
+use diecut_shard::drive::WorkOutline;
+
+impl Stack {
+    /// A shard that is not the first one failed: it begins again alone, and its hosts are hung up on.
+    pub(super) fn begin_again(&mut self, at: u16, outline: &WorkOutline, actions: &mut Vec<Action>) {
+        let (now, shards) = (self.now, self.shards.as_mut().expect("shards stand except while they restart"));
+        let failed = shards.all().nth(at.into()).expect("it is among them");
+        let (status, work) = (failed.pool().migration_status(), failed.pool().copy_work());
+        self.exchanged_before.moved_blocks += status.moved_blocks;
+        self.exchanged_before.finished += status.finished;
+        self.exchanged_before.intended_erases += work.intended_erases;
+        self.exchanged_before.intended_inside_erases += work.intended_inside_erases;
+        let cleaned =
+            failed.status().vssds.iter().map(|vssd| vssd.traffic.programmed_cleaner_bytes).sum::<u64>();
+        self.cleaned_before_ius += cleaned / 4096;
+        let mut configuration = config(&self.plan, failed.media(), shards.count());
+        if self.is_besieged {
+            make_tight(&mut configuration.target);
+        }
+        let told = actions.drain(..).filter_map(|action| match action {
+            Action::Tell { to, message } => Some((to, message)),
+            _ => None,
+        });
+        shards.begin_again(at, told.collect(), &configuration, now);
+        self.door.hang_up(at);
+        self.failures.of_one(outline);
+    }
+}
