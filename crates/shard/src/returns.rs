@@ -11,7 +11,10 @@ use diecut_media::Divide;
 pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
     let channels = 0..here.plane.flash.media.geometry().channels;
     let unused = channels.filter(|&channel| {
-        here.plane.flash.media.owns(channel) && here.plane.flash.pool.is_free_channel(channel)
+        let (media, pool) = (&here.plane.flash.media, &here.plane.flash.pool);
+        // What a life before left over is being erased; such a channel goes back another time.
+        let is_quiet = || pool.is_quiet(&[channel]) && media.is_quiet(channel);
+        media.owns(channel) && pool.is_free_channel(channel) && is_quiet()
     });
     let unused: Vec<u16> = unused.collect();
     let mut part = here.plane.flash.pool.detach(&unused);

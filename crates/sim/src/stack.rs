@@ -33,7 +33,6 @@ use diecut_shard::{
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
 const BLOCKS_PER_PLANE: u32 = 48;
@@ -431,26 +430,6 @@ impl Stack {
     }
 
     /// Takes what a shard wants of its driver.
-    /// Lets a shard work. `false`: it failed a check on purpose, and is looked at no more. Any other panic goes on.
-    fn works(&mut self, at: u16, actions: &mut Vec<Action>) -> bool {
-        let (now, shards) = (self.now, self.shards.as_mut().expect("shards stand except while they restart"));
-        let Err(payload) = catch_unwind(AssertUnwindSafe(|| shards.work(at, now, actions))) else {
-            return true;
-        };
-        let is_planted = payload.downcast_ref::<String>().is_some_and(|said| said.starts_with("planted: "));
-        if !is_planted {
-            resume_unwind(payload);
-        }
-        let outline = shards.all().nth(at.into()).map(Drive::at_work).expect("it is among them");
-        if at > 0 && self.plan.applications.is_empty() {
-            self.begin_again(at, &outline, actions);
-            return true;
-        }
-        actions.clear();
-        self.failures.of_all(&outline);
-        false
-    }
-
     fn act(&mut self, at: u16, actions: &mut Vec<Action>) {
         let now = self.now;
         let shards = self.shards.as_mut().expect("shards stand except while they restart");

@@ -2,8 +2,29 @@
 
 use super::*;
 use diecut_shard::drive::WorkOutline;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 impl Stack {
+    /// Lets a shard work. `false`: it failed a check on purpose, and is looked at no more. Any other panic goes on.
+    pub(super) fn works(&mut self, at: u16, actions: &mut Vec<Action>) -> bool {
+        let (now, shards) = (self.now, self.shards.as_mut().expect("shards stand except while they restart"));
+        let Err(payload) = catch_unwind(AssertUnwindSafe(|| shards.work(at, now, actions))) else {
+            return true;
+        };
+        let is_planted = payload.downcast_ref::<String>().is_some_and(|said| said.starts_with("planted: "));
+        if !is_planted {
+            resume_unwind(payload);
+        }
+        let outline = shards.all().nth(at.into()).map(Drive::at_work).expect("it is among them");
+        if at > 0 && self.plan.applications.is_empty() {
+            self.begin_again(at, &outline, actions);
+            return true;
+        }
+        actions.clear();
+        self.failures.of_all(&outline);
+        false
+    }
+
     /// A shard that is not the first one failed: it begins again alone, and its hosts are hung up on.
     pub(super) fn begin_again(&mut self, at: u16, outline: &WorkOutline, actions: &mut Vec<Action>) {
         let (now, shards) = (self.now, self.shards.as_mut().expect("shards stand except while they restart"));
