@@ -4,15 +4,18 @@
 
 mod herd;
 
+use diecut_emulator::{Device, Fault, FaultyDie};
+use diecut_media::Media;
 use diecut_nvme::admin::FormatNvm;
 use diecut_nvme::log_page::lid;
 use diecut_nvme::sanitize::{Sanitize, SanitizeLog, action};
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Serves, ZoneSpec};
 use diecut_testing::planted;
 use diecut_units::{Buffer, Time};
-use herd::{Herd, Host, device, subsystem, volume};
+use diecut_vssd::VssdId;
+use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
 
 /// Blocks that hosts write.
@@ -292,4 +295,101 @@ fn a_tenant_does_not_move_while_its_namespace_is_erased() {
         owners[1].look(herd, Some(moment));
     }
     assert!(stayed > 3 && moved > 0, "{stayed} stayed, {moved} moved");
+}
+
+/// IUs of a zone on one erase block of the device, zones that are written, and IUs that are written of each.
+const ZONE_LBAS: u64 = 64;
+const ZONES: u64 = 4;
+const ZONE_WRITTEN: u64 = 20;
+
+/// A tenant with a zoned namespace that has data. What may be forgotten is kept on the medium.
+fn zoned_world(seed: u64) -> (Herd, [Owner; 1]) {
+    let mut device = device(seed);
+    device.keep_discarded();
+    let mut herd = Herd::new(device, 1, seed, Time::ZERO);
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
+    let flash = VssdSpec { serves: Serves::Zones, ..vssd("a", "a", Isolation::Channel, 0) };
+    herd.done(ControlRequest::CreateVssd(flash));
+    let zones = ZoneSpec { units: Some(1), active: Some(5), open: Some(5), ..ZoneSpec::default() };
+    herd.done(ControlRequest::CreateVolume(VolumeSpec { zones, ..volume("a") }));
+    herd.done(ControlRequest::CreateSubsystem(subsystem("a")));
+    let mut owner = Owner::new("a", 1);
+    fill_zones(&mut herd, &mut owner, seed);
+    (herd, [owner])
+}
+
+fn zone_lbas() -> impl Iterator<Item = u64> {
+    (0..ZONES).flat_map(|zone| (0..ZONE_WRITTEN).map(move |at| zone * ZONE_LBAS + at))
+}
+
+fn fill_zones(herd: &mut Herd, owner: &mut Owner, seed: u64) {
+    for lba in zone_lbas() {
+        let (status, _) = owner.io(herd, opcode::io::WRITE, lba, Some(MARK | (seed << 32) | lba));
+        assert_eq!(status, Status::SUCCESS, "block {lba}");
+    }
+}
+
+/// In front of what is looked for on the medium.
+const MARK: u64 = 0x5a17 << 48;
+
+/// IUs with data of hosts that lie anywhere.
+fn remains(herd: &Herd) -> usize {
+    let (mut found, device): (usize, &Device) = (0, herd.shards[0].media());
+    let mut look = |bytes: &[u8]| {
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        found += words.filter(|word| word >> 48 == MARK >> 48).count();
+    };
+    device.look_through(|_, iu| look(&iu[..8]));
+    if let Some(memory) = device.protected_memory() {
+        look(&memory.snapshot());
+    }
+    found
+}
+
+/// Goal: zones that are sanitized are empty, read as zeros, and nothing of them lies anywhere, also if the server goes meanwhile. Method: a
+/// device that keeps what may be forgotten, power cuts and deaths at many moments.
+#[test]
+fn zones_are_sanitized() {
+    for seed in 0..12 {
+        let (mut herd, mut owners) = zoned_world(seed);
+        assert!(remains(&herd) >= (ZONES * ZONE_WRITTEN) as usize, "seed {seed}: it lies somewhere");
+        assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+        if seed % 3 != 0 {
+            (0..seed * 7).for_each(|_| herd.step());
+            herd = cut(herd, &mut owners, 1, seed, seed % 3 == 1);
+        }
+        // A restart forgets whether all is erased still.
+        let status = owners[0].wait(&mut herd);
+        assert!(matches!(status, 0x001 | 0x101), "seed {seed}: {status:#x}");
+        assert_eq!(remains(&herd), 0, "seed {seed}");
+        for lba in zone_lbas() {
+            let (status, data) = owners[0].io(&mut herd, opcode::io::READ, lba, None);
+            assert_eq!((status, data), (Status::SUCCESS, vec![0; 8]), "seed {seed}, block {lba}");
+        }
+        // Their write pointers are where they begin.
+        fill_zones(&mut herd, &mut owners[0], seed);
+    }
+}
+
+/// Goal: a zone that cannot be written to any more cannot be erased, and the sanitize says that it failed. Method: a die that does not answer
+/// from some moment on.
+#[test]
+fn a_zone_that_is_read_only_is_not_sanitized() {
+    let (mut herd, mut owners) = zoned_world(3);
+    let number = herd.shards[0].state().vssds["vssd-a"].number;
+    let held = diecut_vssd::held_blocks(herd.shards[0].pool(), VssdId(number));
+    let place = held[1].1;
+    let die = FaultyDie { channel: place.channel.0, die: place.die.0 };
+    let fault = Fault::DieOffline { die, from_ns: herd.now.0 };
+    herd.shards[0].media_mut().add_fault(fault);
+    for zone in 0..ZONES {
+        for at in ZONE_WRITTEN..ZONE_LBAS {
+            let (status, _) = owners[0].io(&mut herd, opcode::io::WRITE, zone * ZONE_LBAS + at, Some(MARK));
+            if status != Status::SUCCESS {
+                break;
+            }
+        }
+    }
+    assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+    assert_eq!(owners[0].wait(&mut herd) & 7, 3, "it failed");
 }
