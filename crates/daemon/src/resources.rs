@@ -152,13 +152,18 @@ pub(crate) fn clients_max(limit: usize, open: usize) -> usize {
     (kept_descriptors(limit, open) / 2).clamp(CLIENTS_MIN, CLIENTS_MAX)
 }
 
-/// How many connections of hosts there may be, of `limit` descriptors with `open` in use; one address has half of them at most, and those
-/// that have not Connected have half, and three quarters of the `newcomers` for which there is memory.
+/// How many connections of hosts there may be, of `limit` descriptors with `open` in use; one address has half of them at most, one tenant three
+/// quarters, and those that have not Connected have half, and three quarters of the `newcomers` for which there is memory.
 pub(crate) fn connection_limits(limit: usize, open: usize, newcomers: usize) -> ConnectionLimits {
     let kept = kept_descriptors(limit, open);
     let all_max = limit.saturating_sub(open).saturating_sub(kept).max(1);
     let half = all_max.div_ceil(2);
-    ConnectionLimits { all_max, per_peer_max: half, newcomers_max: half.min(newcomers / 4 * 3).max(1) }
+    ConnectionLimits {
+        all_max,
+        per_peer_max: half,
+        per_tenant_max: all_max - all_max / 4,
+        newcomers_max: half.min(newcomers / 4 * 3).max(1),
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +191,7 @@ mod test {
     fn descriptors_are_kept_for_administrators() {
         let few = connection_limits(64, 20, 1000);
         assert_eq!((few.all_max, few.per_peer_max, few.newcomers_max), (33, 17, 17));
+        assert_eq!(few.per_tenant_max, 25);
         assert_eq!((clients_max(64, 20), clients_max(10, 20), clients_max(1 << 20, 30)), (5, 4, 64));
         let many = connection_limits(1 << 20, 30, 1000);
         assert_eq!((many.all_max, many.newcomers_max), ((1 << 20) - 30 - DESCRIPTORS_KEPT_MAX, 750));

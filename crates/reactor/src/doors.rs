@@ -1,5 +1,5 @@
-//! How many connections are open, together and for each peer, and who goes when there are too many: those that only hold a place
-//! make room for those that come. A connection that has Connected stays.
+//! How many connections are open, together, for each peer and for each tenant, and who goes when there are too many: those that only hold a
+//! place make room for those that come. A connection that has Connected stays, unless its tenant has as many as it may have.
 
 use diecut_shard::drive::{ConnectionId, ShardIndex};
 use diecut_units::{Span, Time};
@@ -15,13 +15,16 @@ pub struct ConnectionLimits {
     pub all_max: usize,
     /// From one address.
     pub per_peer_max: usize,
+    /// Of one tenant, from however many addresses.
+    pub per_tenant_max: usize,
     /// Of all, those that have not Connected.
     pub newcomers_max: usize,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
-        ConnectionLimits { all_max: usize::MAX, per_peer_max: usize::MAX, newcomers_max: usize::MAX }
+        let any = usize::MAX;
+        ConnectionLimits { all_max: any, per_peer_max: any, per_tenant_max: any, newcomers_max: any }
     }
 }
 
@@ -37,6 +40,8 @@ pub(crate) enum Full {
     All,
     /// As many as may be have Connected from this address.
     Peer,
+    /// As many as may be have Connected of this tenant.
+    Tenant,
 }
 
 /// A connection that goes for another one, and why. Its thread is told.
@@ -79,6 +84,8 @@ struct Counts {
     /// Peers with newcomers; see [`Peer::rank`].
     ranks: BTreeSet<(usize, Reverse<ConnectionId>, IpAddr)>,
     newcomers: BTreeMap<ConnectionId, (IpAddr, ShardIndex, Time)>,
+    /// Connections of each tenant that have Connected.
+    tenants: BTreeMap<String, usize>,
     /// Those that were sent away and are not gone.
     leaving: BTreeMap<ConnectionId, IpAddr>,
 }
@@ -131,6 +138,8 @@ pub(crate) struct Place {
     doors: Arc<Doors>,
     peer: IpAddr,
     connection: ConnectionId,
+    /// Whose it is, once it has Connected; nobody's for discovery.
+    tenant: Option<String>,
 }
 
 impl Doors {
@@ -184,18 +193,35 @@ impl Doors {
                 own.newcomers.insert(connection)
             });
             assert!(is_new, "I-R3: {connection:?} has one place of its peer");
-            Ok((Place { doors: Arc::clone(self), peer, connection }, [sent_away, late]))
+            let place = Place { doors: Arc::clone(self), peer, connection, tenant: None };
+            Ok((place, [sent_away, late]))
         })
     }
 }
 
 impl Place {
-    /// It has Connected, and stays: also if it was sent away at this moment.
-    pub fn connected(&self) {
-        self.doors.with(|counts| {
-            counts.remove_newcomer(self.connection);
-            counts.leaving.remove(&self.connection);
+    /// It has Connected, and stays: also if it was sent away at this moment. Not if its tenant has as many as one may have.
+    pub fn connected(&mut self, tenant: Option<&str>) -> Result<(), Full> {
+        let (connection, most) = (self.connection, self.doors.limits.per_tenant_max);
+        let has_room = self.doors.with(|counts| {
+            counts.remove_newcomer(connection);
+            counts.leaving.remove(&connection);
+            let Some(tenant) = tenant else { return true };
+            let own = counts.tenants.entry(tenant.to_owned()).or_default();
+            let has_room = *own < most;
+            *own += usize::from(has_room);
+            has_room
         });
+        if !has_room {
+            return Err(Full::Tenant);
+        }
+        self.tenant = tenant.map(str::to_owned);
+        Ok(())
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     /// Whether it is to go for another one.
@@ -221,6 +247,14 @@ impl Drop for Place {
             counts.leaving.remove(&self.connection);
             counts.all -= 1;
             counts.change_peer(self.peer, |own| own.open -= 1);
+            if let Some(tenant) = &self.tenant
+                && let Some(own) = counts.tenants.get_mut(tenant)
+            {
+                *own -= 1;
+                if *own == 0 {
+                    counts.tenants.remove(tenant);
+                }
+            }
         });
     }
 }
@@ -236,7 +270,8 @@ mod test {
     }
 
     fn limits(all_max: usize, per_peer_max: usize, newcomers_max: usize) -> Arc<Doors> {
-        Arc::new(Doors::new(ConnectionLimits { all_max, per_peer_max, newcomers_max }))
+        let limits = ConnectionLimits { all_max, per_peer_max, newcomers_max, ..ConnectionLimits::default() };
+        Arc::new(Doors::new(limits))
     }
 
     /// The id of the next connection.
@@ -257,9 +292,9 @@ mod test {
         let doors = limits(3, 2, usize::MAX);
         let mut next = 0;
         let mut come = |peer| {
-            let (place, sent_away) = enter(&doors, peer, &mut next, Time::ZERO)?;
+            let (mut place, sent_away) = enter(&doors, peer, &mut next, Time::ZERO)?;
             assert_eq!(sent_away, [None, None]);
-            place.connected();
+            place.connected(None)?;
             Ok::<Place, Full>(place)
         };
         let first = come(1).unwrap();
@@ -270,6 +305,29 @@ mod test {
         drop(first);
         let _fourth = come(2).unwrap();
         assert_eq!(doors.with(|counts| counts.peers.len()), 2);
+    }
+
+    /// Goal: a tenant cannot take all places, from however many addresses, and gets those back that it gives up. Method: two tenants, and
+    /// discovery, which is nobody's.
+    #[test]
+    fn places_are_limited_for_each_tenant() {
+        let limits = ConnectionLimits { all_max: 4, per_tenant_max: 2, ..ConnectionLimits::default() };
+        let (doors, mut next) = (Arc::new(Doors::new(limits)), 0);
+        let mut come = |peer, tenant| {
+            let (mut place, _) = enter(&doors, peer, &mut next, Time::ZERO)?;
+            place.connected(tenant)?;
+            Ok::<Place, Full>(place)
+        };
+        let first = come(1, Some("many")).unwrap();
+        let _second = come(2, Some("many")).unwrap();
+        assert_eq!(come(3, Some("many")).unwrap_err(), Full::Tenant);
+        let _other = come(3, Some("one")).unwrap();
+        drop(first);
+        let third = come(4, Some("many")).unwrap();
+        let _nobody = come(5, None).unwrap();
+        assert_eq!(come(6, None).unwrap_err(), Full::All);
+        drop(third);
+        assert_eq!(doors.with(|counts| counts.tenants.get("many").copied()), Some(1));
     }
 
     /// Goal: silent connections of many addresses keep nobody out, and it is they who go, not those that come up and not those that
@@ -296,7 +354,8 @@ mod test {
             }
             // The last but one has Connected.
             if honest.len() > 1 {
-                honest[honest.len() - 2].connected();
+                let last_but_one = honest.len() - 2;
+                honest[last_but_one].connected(Some("a")).unwrap();
             }
             assert!(silent.len() + honest.len() <= 40, "round {round}");
         }
@@ -321,7 +380,7 @@ mod test {
         assert_eq!(chosen.unwrap().connection, first.connection);
         assert!(first.is_sent_away() && !first.arrives(FIRST));
         drop(first);
-        let ((fourth, _), (_fifth, none)) = (come(2).unwrap(), come(2).unwrap());
+        let ((mut fourth, _), (_fifth, none)) = (come(2).unwrap(), come(2).unwrap());
         assert_eq!(none, None);
         // Both have two: the oldest is the first address's.
         let (_sixth, chosen) = come(3).unwrap();
@@ -329,7 +388,7 @@ mod test {
         // One that Connects at the moment in which it is sent away stays.
         let (_seventh, chosen) = come(3).unwrap();
         assert_eq!(chosen.unwrap().connection, fourth.connection);
-        fourth.connected();
+        fourth.connected(None).unwrap();
         assert!(!fourth.is_sent_away() && fourth.arrives(FIRST));
     }
 

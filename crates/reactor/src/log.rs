@@ -34,7 +34,7 @@ impl NoticeLog {
         self.limiter.admit(cause, now)
     }
 
-    /// A host is hung up on at once: there are too many connections that have Connected.
+    /// A host is hung up on at once: there are too many connections that have Connected, of all, of its address or of its tenant.
     pub(crate) fn turned_away(&mut self, peer: std::net::IpAddr, full: Full, now: Time) {
         if !self.admit(Cause::TurnedAway, now) {
             return;
@@ -46,6 +46,10 @@ impl NoticeLog {
             ),
             Full::Peer => tracing::warn!(
                 "{peer} has as many connections as one address may have; another one is turned away"
+            ),
+            Full::Tenant => tracing::warn!(
+                "a tenant has three quarters of the connections that descriptors allow, as many as one may have; another one of it, from \
+                 {peer}, is hung up on; a higher limit of open files (ulimit -n) lets more in"
             ),
         }
     }

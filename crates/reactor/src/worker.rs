@@ -466,13 +466,17 @@ impl<D: Drive> Worker<D> {
                 continue;
             }
             connection.put_off = 0;
-            let (turn, bytes) = connection.write(&mut self.shard, &mut self.actions, system_calls);
+            let (mut turn, bytes) = connection.write(&mut self.shard, &mut self.actions, system_calls);
             self.shares.took(tenant, Way::Out, bytes);
             // That it has Connected is answered, and so it shows here.
             if !connection.is_connected && self.shard.is_connected(connection.id) {
                 connection.is_connected = true;
-                connection.place.connected();
-                connection.tenant = self.shares.enter(self.shard.tenant_of(connection.id));
+                let tenant = self.shard.tenant_of(connection.id);
+                if let Err(full) = connection.place.connected(tenant) {
+                    self.notices.turned_away(connection.place.peer(), full, now);
+                    turn = Turn::Gone;
+                }
+                connection.tenant = self.shares.enter(tenant);
             }
             match turn {
                 Turn::Gone => self.lost(number, now),
