@@ -871,8 +871,17 @@ impl System for Stack {
                 |tag: &Tag| tag.volume == volume && tag.lba < iu_count && tag.version < VERSIONS_MAX;
             found += words.flatten().filter(is_of_it).count() as u64;
         };
+        let own = self.shards().lead().state().volumes.get(&volume_name(volume))?.vssd.clone();
         for shard in self.shards().all() {
-            shard.media().emulated().look_through(|_, iu| look(&iu[..8]));
+            // A block that another vSSD took right before a crash may not have been erased, and is when that gives it back (docs/limits.md).
+            let others = shard.state().vssds.iter().filter(|(name, _)| **name != own);
+            let held = others.flat_map(|(_, one)| diecut_vssd::held_blocks(shard.pool(), VssdId(one.number)));
+            let held: BTreeSet<_> = held.map(|(_, place)| place).collect();
+            shard.media().emulated().look_through(|block, iu| {
+                if !held.contains(&block) {
+                    look(&iu[..8]);
+                }
+            });
         }
         if let Some(memory) = self.shards().lead().media().emulated().protected_memory() {
             look(&memory.snapshot());

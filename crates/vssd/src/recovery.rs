@@ -210,6 +210,10 @@ fn hold_again(
     (block.owner, block.logical, block.purpose) = (owner, entry.logical, entry.purpose);
     block.sequence = entry.sequence;
     block.lost_pages = entry.lost_pages;
+    if pages == 0 {
+        // The end may have come before its erase was done: it may hold what it held before.
+        block.left = Left::Anybody;
+    }
     Ok(true)
 }
 

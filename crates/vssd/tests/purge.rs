@@ -122,6 +122,41 @@ fn a_restart_forgets_nothing() {
     assert!(counted >= done, "no cut makes a count smaller: {counted} of {done}");
 }
 
+/// A block that another vSSD took, and that was not erased by then when the power went, holds what it held: a purge reaches it when that vSSD
+/// has given it back, and does not wait for that.
+#[test]
+fn what_another_took_before_a_cut_is_erased_when_it_is_free() {
+    let (mut world, one, other) = world(Isolation::Software);
+    let gone = fill(&mut world, one, GONE);
+    free(&mut world, one, gone);
+    let [place] = blocks_with(&world.media, GONE)[..] else { panic!("one block holds it") };
+    // The least worn block is given out: others are worn until it is this one, and the power goes before it is erased.
+    let units = world.space(other).unit_count();
+    let takes_it = |unit: u16| {
+        let block = world.space(other).allocate(UnitIndex(unit % units), Purpose(1)).unwrap();
+        if held_blocks(&world.pool, other).iter().any(|(_, at)| *at == place) {
+            return true;
+        }
+        world.run();
+        free(&mut world, other, block);
+        false
+    };
+    assert!((0..2000).any(takes_it), "another vSSD never gets it");
+    world.media.power_cut(world.now);
+    world.media.power_on();
+    let PoolWorld { media, config, now, pool, .. } = world;
+    drop(pool);
+    let mut world = PoolWorld::open(media, config, now);
+    let taken = held_blocks(&world.pool, other);
+    let is_taken = |place: &EraseBlockAddress| taken.iter().any(|(_, at)| at == place);
+    assert!(blocks_with(&world.media, GONE).iter().all(is_taken), "another vSSD has it");
+    assert_eq!(blocks_with(&world.media, GONE).len(), 1);
+    assert_eq!(purge(&mut world, one), Ok(()));
+    taken.iter().for_each(|(block, _)| free(&mut world, other, block.block));
+    assert_eq!(purge(&mut world, one), Ok(()));
+    assert_eq!(blocks_with(&world.media, GONE), []);
+}
+
 /// A block that its holder took again is waited for; it is not erased twice.
 #[test]
 fn what_is_taken_again_is_erased_by_its_holder() {

@@ -125,6 +125,9 @@ impl Core {
             // A holder may need it at any moment.
             Use::Free => Next::Cannot,
             Use::Excluded => Next::Erase { is_retired: true },
+            // Since a restart nobody knows whether it was erased for its holder, who cannot write to it and may keep it for long. When that
+            // gives it back, it is erased.
+            Use::Held if !block.takes_appends() && !block.is_bad() && block.next_page == 0 => Next::Done,
             // Its erase failed: the holder learns of it at its first append, whenever that is.
             Use::Held if block.is_bad() && block.next_page == 0 => Next::Cannot,
             Use::Held if is_erased && block.erase_count > erases => Next::Done,
