@@ -210,14 +210,17 @@ impl Fresh {
     }
 }
 
-/// Writes a second that the server's side does, without sockets: the whole stack is overwritten once in order, where it was written
-/// before, so no memory is new. Zones are reset before. Also what was programmed of what hosts wrote meanwhile.
+/// Writes a second that the server's side does, without sockets: the whole stack is overwritten in order until no memory of it is
+/// new, and once more. Zones are reset before. Also what was programmed of what hosts wrote meanwhile.
 pub(crate) fn overwrites_per_second(sold: Sold) -> Result<(f64, f64), String> {
     let mut fresh = Fresh::new(sold)?;
-    fresh.pass()?;
-    if sold == Sold::Zones {
-        fresh.lines[0].submit_reset();
-        fresh.wire.settle(&mut fresh.lines)?;
+    // The least worn erase blocks are taken first: so many passes touch all of the device's memory.
+    for _ in 0..CONDITIONING_PASSES {
+        fresh.pass()?;
+        if sold == Sold::Zones {
+            fresh.lines[0].submit_reset();
+            fresh.wire.settle(&mut fresh.lines)?;
+        }
     }
     let (before, begun) = (programmed_bytes(&mut fresh.wire)?, fresh.wire.server_time);
     let operations = fresh.pass()?;
