@@ -92,7 +92,7 @@ impl<M: Divide> Shard<M> {
         Shard::seated(media, config, Seat { index: ShardIndex(0), shards: 1 }, now)
     }
 
-    /// One of the shards of a server, over its part of a device (see [`divide`]). The first one opens the device and tells the
+    /// One of the shards of a server, over its part of a device (see [`crate::divide`]). The first one opens the device and tells the
     /// others what to do: it is ready when all are.
     ///
     /// # Panics
