@@ -6,7 +6,7 @@ use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire, Writes};
 use crate::suite::servers::{NULL, STACK, STACK_BYTES, Sold, null_shard, stack_requests, stack_shard};
 use diecut_devices::Device;
 use diecut_shard::Shard;
-use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::control::{ControlRequest, ControlResponse, VssdStatus};
 use diecut_shard::drive::Drive;
 use diecut_units::{Buffer, Time};
 use std::path::Path;
@@ -229,27 +229,26 @@ pub(crate) fn overwrites_per_second(sold: Sold) -> Result<(f64, f64), String> {
     Ok((operations as f64 / seconds, programmed_bytes as f64 / (operations * 4096) as f64))
 }
 
-/// Bytes that were programmed for the only vSSD.
-fn programmed_bytes<D: Drive>(wire: &mut Wire<D>) -> Result<u64, String> {
+/// What is told of the only vSSD.
+fn only_vssd<D: Drive>(wire: &mut Wire<D>) -> Result<VssdStatus, String> {
     match wire.response_to(ControlRequest::Status)? {
         ControlResponse::Status(status) => {
-            let traffic = &status.vssds.first().ok_or("there is no vSSD")?.traffic;
-            let of_others = traffic.programmed_cleaner_bytes + traffic.programmed_metadata_bytes;
-            Ok(traffic.programmed_user_bytes + of_others)
+            status.vssds.into_iter().next().ok_or_else(|| "there is no vSSD".to_owned())
         }
         other => Err(format!("{other:?}")),
     }
 }
 
+/// Bytes that were programmed for the only vSSD.
+fn programmed_bytes<D: Drive>(wire: &mut Wire<D>) -> Result<u64, String> {
+    let traffic = only_vssd(wire)?.traffic;
+    let of_others = traffic.programmed_cleaner_bytes + traffic.programmed_metadata_bytes;
+    Ok(traffic.programmed_user_bytes + of_others)
+}
+
 /// Blocks of 4 KiB in an erase block on each unit of the only vSSD: a zone.
 fn zone_lbas<D: Drive>(wire: &mut Wire<D>) -> Result<u64, String> {
-    match wire.response_to(ControlRequest::Status)? {
-        ControlResponse::Status(status) => {
-            let vssd = status.vssds.first().ok_or("there is no vSSD")?;
-            Ok(vssd.space.segment_bytes() / 4096)
-        }
-        other => Err(format!("{other:?}")),
-    }
+    Ok(only_vssd(wire)?.space.segment_bytes() / 4096)
 }
 
 fn content() -> Buffer {

@@ -123,10 +123,7 @@ fn write_beside(runner: &mut Runner<'_>, targets: &[VolumeNumber]) {
         if !can_write(runner, lane) {
             continue;
         }
-        let others = volumes_seen(runner, lane).into_iter().filter(|volume| !targets.contains(volume));
-        // All of a subsystem waits while it is sanitized.
-        let others: Vec<VolumeNumber> = others.collect();
-        for volume in others {
+        for volume in volumes_seen(runner, lane).into_iter().filter(|volume| !targets.contains(volume)) {
             let ius = runner.plan.volume(volume).used_ius();
             for nth in 0..WRITES_BESIDE {
                 let first = nth * 61 % ius.saturating_sub(WRITE_IUS.into()).max(1);
