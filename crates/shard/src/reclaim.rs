@@ -11,7 +11,7 @@ use diecut_spec::{PlacementIsolation, VssdSpec};
 use diecut_units::{IU_SIZE_BYTES, Time};
 use diecut_volume::contract::VolumeIndex;
 use diecut_volume::{Placement, PlacementIsolation as LogIsolation, ReclaimUnit};
-use diecut_vssd::{MediaUse, VssdId};
+use diecut_vssd::VssdId;
 use std::collections::BTreeSet;
 
 /// What the store of a vSSD has: one handle for all data, where hosts choose none.
@@ -52,11 +52,10 @@ fn group_of<M: Media>(
     plane: &DataPlane<M>,
     registry: &Registry,
     vssds: &BTreeSet<VssdId>,
-) -> Option<(VssdId, StoreIndex)> {
+) -> Option<StoreIndex> {
     let mut own = registry.state.vssds.values();
     let record = own.find(|one| one.placement_handles > 0 && vssds.contains(&VssdId(one.number)))?;
-    let store = plane.store_of(record.number).filter(|store| plane.flash.kept(*store).is_ready())?;
-    Some((VssdId(record.number), store))
+    plane.store_of(record.number).filter(|store| plane.flash.kept(*store).is_ready())
 }
 
 /// The reclaim unit that an IU of a volume of a store that is open here lies in, if it holds data.
@@ -78,15 +77,16 @@ pub(crate) fn answer<M: Media>(
     updates: &[PlacementHandle],
     now: Time,
 ) -> PlacementFigures {
-    let Some((vssd, index)) = group_of(plane, registry, vssds) else { return PlacementFigures::default() };
+    let Some(index) = group_of(plane, registry, vssds) else { return PlacementFigures::default() };
+    let bytes = |ius: u64| ius.saturating_mul(IU_SIZE_BYTES as u64);
     let partly_written = plane.flash.update_reclaim_units(index, updates, now);
+    let (figures, erase_block_bytes) = plane.flash.endurance_of(index, now);
     let store = plane.flash.kept(index).expect_volumes();
     let handles = 0..store.placement().handles;
-    let written_ius: u64 = store.handle_figures().map(|one| one.host_written_ius).sum();
     PlacementFigures {
-        host_written_bytes: written_ius * IU_SIZE_BYTES as u64,
-        media_written_bytes: MediaUse::of(&plane.flash.pool, vssd).programmed_bytes,
-        erased_bytes: u64::try_from(store.erased_size_bytes()).unwrap_or(u64::MAX),
+        host_written_bytes: bytes(figures.host_written_ius),
+        media_written_bytes: bytes(figures.media_written_ius),
+        erased_bytes: figures.erases.saturating_mul(erase_block_bytes),
         available_lbas: handles.map(|handle| store.remaining_ius(PlacementHandle(handle))).collect(),
         partly_written,
     }

@@ -40,6 +40,17 @@ fn run(herd: &mut Herd, host: &mut Host, commands: u64) {
     panic!("a host is never served");
 }
 
+fn connect(herd: &mut Herd, host: &mut Host) {
+    for _ in 0..200_000 {
+        if host.is_ready() {
+            return;
+        }
+        host.work(herd, false);
+        herd.step();
+    }
+    panic!("a host is never connected");
+}
+
 fn page(herd: &mut Herd, host: &mut Host, page: u8, bytes: u64) -> Vec<u8> {
     host.log_page_with(herd, GetLogPage { specific: 1, specific_id: 1, ..GetLogPage::of(page, bytes) })
 }
@@ -135,6 +146,48 @@ fn a_host_chooses_where_its_data_lie_and_is_told_of_it() {
         assert_eq!((again.handles, again.unit_bytes), (vec![kind; 3], unit_lbas * 4096));
         assert!(statistics(&mut herd, &mut host).media_written_bytes.get() > 0);
     }
+}
+
+/// Goal: figures of log page 22h outlive an orderly stop to the byte of what hosts wrote, a later crash does not bring them below that, and
+/// erased bytes are those of erases. Method: a host writes with updates of its handle, so that reclaim units come and go.
+#[test]
+fn figures_outlive_stops_and_crashes() {
+    let mut herd = Herd::new(device(1), 1, 5, Time::ZERO);
+    add_placed(&mut herd, "a", PlacementIsolation::Initial, &[2, 0]);
+    let mut host = Host::new("a", 1);
+    run(&mut herd, &mut host, 20);
+    for lba in 0..30 {
+        write_placed(&mut herd, &mut host, lba, 1);
+        update(&mut herd, &mut host, 1);
+    }
+    let told = |log: &StatisticsLog| {
+        [log.host_written_bytes.get(), log.media_written_bytes.get(), log.media_erased_bytes.get()]
+    };
+    let before = told(&statistics(&mut herd, &mut host));
+    let erases = herd.status().vssds[0].traffic.erases;
+    let [host_bytes, media_bytes, erased_bytes] = before;
+    assert!(erases > 0 && erased_bytes.is_multiple_of(erases.into()), "{erased_bytes}: {erases}");
+    assert!(host_bytes >= 30 * 4096 && media_bytes > host_bytes, "{before:?}");
+    herd.done(ControlRequest::Shutdown);
+    host.server_died();
+    let (device, now) = herd.end(false);
+
+    let mut herd = Herd::new(device, 1, 6, now);
+    connect(&mut herd, &mut host);
+    let after = told(&statistics(&mut herd, &mut host));
+    assert_eq!(after[0], host_bytes, "nothing was written since");
+    assert!(after.iter().zip(before).all(|(after, before)| *after >= before), "{after:?}, {before:?}");
+    for lba in 0..10 {
+        write_placed(&mut herd, &mut host, lba, 1);
+    }
+    host.server_died();
+    let (device, now) = herd.end(true);
+
+    let mut herd = Herd::new(device, 1, 7, now);
+    connect(&mut herd, &mut host);
+    let crashed = told(&statistics(&mut herd, &mut host));
+    assert!(crashed.iter().zip(before).all(|(after, before)| *after >= before), "{crashed:?}, {before:?}");
+    assert_eq!(crashed[0], host_bytes + 10 * 4096, "records of writes are found again");
 }
 
 /// Goal: a cleaner copies less where hosts say what dies together: the figures of log page 22h show it.

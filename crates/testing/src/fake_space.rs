@@ -39,6 +39,8 @@ pub struct FakeSpace {
     sequence: u64,
     /// What was asked of it, counted.
     pub operations: u64,
+    /// What was done of appends and erases.
+    pub work: SpaceWork,
     /// How often it was asked to erase what was freed.
     pub erases_freed: u32,
     /// The next program that is carried out fails.
@@ -82,6 +84,7 @@ impl FakeSpace {
             pending: Vec::new(),
             sequence: 0,
             operations: 0,
+            work: SpaceWork::default(),
             erases_freed: 0,
             fail_next_append: false,
             read_only: false,
@@ -336,6 +339,9 @@ impl EraseBlockSpace for FakeSpace {
     fn make_room(&mut self, _unit: UnitIndex) -> bool {
         !self.no_room
     }
+    fn work(&self) -> SpaceWork {
+        self.work
+    }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
         self.operations += 1;
         if self.no_room {
@@ -387,6 +393,8 @@ impl EraseBlockSpace for FakeSpace {
             .map(|(ius, oob)| Unit { ius: ius.to_vec(), oob: oob.to_vec(), torn: false })
             .collect();
         let held = self.blocks.get_mut(&block).expect("append to a block that is held");
+        self.work.erases += u64::from(held.submitted == 0);
+        self.work.appended_ius += (units.len() * unit_ius) as u64;
         held.submitted += units.len() as u32;
         assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
         self.pending.push(Pending::Append(token, block, units));
@@ -411,7 +419,9 @@ impl EraseBlockSpace for FakeSpace {
             next += units.len() as u32;
             next <= first_unit
         });
-        held.submitted = held.submitted.min(first_unit);
+        let withdrawn_units = held.submitted.saturating_sub(first_unit);
+        self.work.appended_ius -= u64::from(withdrawn_units * self.shape.program_unit_ius());
+        held.submitted -= withdrawn_units;
     }
     fn read(
         &mut self,

@@ -1,36 +1,19 @@
 //! Anchoring: the map goes to flash leaf by leaf, all the time, at a pace that writes set. When every leaf was written
 //! once more, an anchor says that recovery may begin at the oldest of these moments; it is renewed several times a round, so
 //! that recovery never replays much more than one.
-//!
-//! The owner's bytes of an anchor, little endian:
-//!
-//! | offset | size | field        | meaning                                                       |
-//! |-------:|-----:|--------------|---------------------------------------------------------------|
-//! |      0 |    4 | volume_count | volumes that follow                                           |
-//! |      4 |    2 | volume       | number of the volume                                          |
-//! |      6 |    2 | reserved     | zero                                                          |
-//! |      8 |    8 | size_ius     | its size                                                      |
-//! |     16 |  4*n | leaves       | where each leaf lies (`n` = size / 1024, rounded up); FFFF_FFFF: no entries |
-//!
-//! Bytes 4 to the end of `leaves` are repeated for each volume. A leaf is one IU: 1024 entries of 4 bytes, each the log
-//! address of an IU, FFFF_FFFF where there is none, FFFF_FFFE where it was lost and that was accepted. Behind the last volume:
-//!
-//! | offset | size | field   | meaning                                                                           |
-//! |-------:|-----:|---------|-----------------------------------------------------------------------------------|
-//! |      0 |    4 | magic   | "dhab"; versions that wrote none gave leaves back that became empty, without a record |
-//! |      4 |    4 | reserved| zero                                                                              |
-//! |      8 |    8 | ius     | IUs whose reads failed when loss was last accepted                                |
-//! |     16 |    8 | records | lost records that were accepted since the store was made                          |
+//! What an anchor says of volumes and figures is in `owner_bytes`.
 
+use crate::endurance::Endurance;
 use crate::lent::Lent;
 use crate::loss::AcceptedLoss;
-use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, Maps, OpenGroup};
+use crate::map::{self, GROUP_LEAVES, Maps, OpenGroup};
+use crate::owner_bytes;
 use diecut_log::anchor::Anchor;
 use diecut_log::{Log, LogAddress, StoredAddress, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{LogicalBlock, SpaceToken};
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
 
 /// Leaves written at a time, so that a long pause of the writer does not become a burst.
 const BURST_LEAVES: u64 = 128;
@@ -43,29 +26,6 @@ const ANCHORS_PER_ROUND: u64 = 8;
 const NOTES_MAX: u64 = 16 * 1024;
 /// Of a store with large maps they may be more: one for so many leaves.
 const LEAVES_PER_NOTE: u64 = 16;
-/// What follows the volumes in an anchor.
-const HABITS_MAGIC: [u8; 4] = *b"dhab";
-
-/// What stands in front of the leaves of each volume.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct VolumeHeader {
-    volume: U16,
-    reserved: U16,
-    size_ius: U64,
-}
-
-/// What stands behind the last volume.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Habits {
-    magic: [u8; 4],
-    reserved: U32,
-    ius: U64,
-    records: U64,
-}
-
-const _: () = assert!(size_of::<VolumeHeader>() == 12 && size_of::<Habits>() == 24);
 
 /// How much leaves and anchors may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +56,14 @@ pub(crate) struct Anchoring {
 }
 
 /// What leaves and anchors are paced by, and what an anchor keeps for the store.
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     pub pace: AnchorPace,
     /// IUs that hosts wrote.
     pub host_written_ius: u64,
     pub accepted: AcceptedLoss,
+    pub endurance: &'a Endurance,
+    /// IUs that hosts wrote, by handle.
+    pub written_ius: &'a [u64],
 }
 
 /// A repair that no anchor holds yet.
@@ -117,7 +80,7 @@ struct Mending {
 
 impl Anchoring {
     /// Writes what is due. Whether nothing is, and will be, until hosts write or the log asks for an anchor.
-    pub fn write_due(&mut self, asked: &Asked, lent: &mut Lent) -> bool {
+    pub fn write_due(&mut self, asked: &Asked<'_>, lent: &mut Lent) -> bool {
         if lent.log.read_only().is_some() {
             return false;
         }
@@ -189,7 +152,7 @@ impl Anchoring {
     }
 
     /// Says whether it stopped although it could go on.
-    fn write_leaves(&mut self, asked: &Asked, lent: &mut Lent) -> bool {
+    fn write_leaves(&mut self, asked: &Asked<'_>, lent: &mut Lent) -> bool {
         let mut due = asked.host_written_ius / asked.pace.ius_per_leaf;
         if lent.log.needs_anchor() || has_many_notes(lent) {
             due = due.max(self.leaves_written + BURST_LEAVES);
@@ -270,7 +233,7 @@ impl Anchoring {
     }
 
     /// Writes an anchor if it is time for one. Whether it is too early, and nothing presses.
-    fn write_anchor(&mut self, asked: &Asked, lent: &mut Lent) -> bool {
+    fn write_anchor(&mut self, asked: &Asked<'_>, lent: &mut Lent) -> bool {
         if let Some((anchor, moves)) = &self.taken {
             if *moves != lent.log.map_moves() {
                 // A leaf that it names has another place by now.
@@ -287,8 +250,7 @@ impl Anchoring {
         }
         let existing = lent.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
-        let headers = size_of::<VolumeHeader>() * lent.maps.volumes.len();
-        let owner_bytes = size_of::<U32>() * (1 + leaves) + headers + size_of::<Habits>();
+        let owner_bytes = owner_bytes::size_bytes(lent.maps.volumes.len(), leaves);
         let pace = asked.pace;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(lent.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
@@ -313,7 +275,9 @@ impl Anchoring {
             return false;
         }
         self.anchored_at_ius = asked.host_written_ius;
-        let anchor = lent.log.take_anchor(sequence, encode_volumes(owner_bytes, asked.accepted, lent.maps));
+        let figures = asked.endurance.now(asked.written_ius, lent.space);
+        let owner = owner_bytes::encode(owner_bytes, asked.accepted, figures, lent.maps);
+        let anchor = lent.log.take_anchor(sequence, owner);
         assert!(anchor.sequence <= anchor.taken_at, "I-M16: an anchor begins before it was taken");
         self.taken = Some((anchor, lent.log.map_moves()));
         self.write_anchor(asked, lent)
@@ -333,65 +297,9 @@ fn has_many_notes(lent: &Lent) -> bool {
         && !mutant!("volume: notes without an end")
 }
 
-fn encode_volumes(capacity_bytes: usize, accepted: AcceptedLoss, maps: &Maps) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(capacity_bytes);
-    let existing = || maps.volumes.iter().enumerate().filter(|(_, map)| map.exists);
-    bytes.extend(U32::from(existing().count() as u32).as_bytes());
-    for (volume, map) in existing() {
-        let (volume, size_ius) = ((volume as u16).into(), map.size_ius.into());
-        bytes.extend(VolumeHeader { volume, reserved: 0.into(), size_ius }.as_bytes());
-        map.leaves.iter().for_each(|leaf| bytes.extend(U32::from(leaf.get().0).as_bytes()));
-    }
-    let (ius, records) = (accepted.ius.into(), accepted.records.into());
-    bytes.extend(Habits { magic: HABITS_MAGIC, reserved: 0.into(), ius, records }.as_bytes());
-    bytes
-}
-
-/// Volumes of an anchor: number, size, leaves.
-pub(crate) type AnchoredVolumes = Vec<(u16, u64, Vec<u32>)>;
-
-/// Volumes of an anchor, and what was accepted as lost; absent in one of a version that gave empty leaves back without a record.
-/// `None` if the bytes are none of these.
-pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<(AnchoredVolumes, Option<AcceptedLoss>)> {
-    let (count, mut rest) = U32::ref_from_prefix(bytes).ok()?;
-    let mut volumes = Vec::new();
-    for _ in 0..count.get() {
-        let (header, behind) = VolumeHeader::ref_from_prefix(rest).ok()?;
-        let (volume, size_ius) = (header.volume.get(), header.size_ius.get());
-        let leaves = usize::try_from(size_ius.div_ceil(map::LEAF_ENTRIES as u64)).ok()?;
-        let (leaves, behind) = <[U32]>::ref_from_prefix_with_elems(behind, leaves).ok()?;
-        rest = behind;
-        if volume == LEAF_VOLUME {
-            return None;
-        }
-        volumes.push((volume, size_ius, leaves.iter().map(|leaf| leaf.get()).collect()));
-    }
-    let habits = Habits::ref_from_prefix(rest).ok().filter(|(habits, _)| habits.magic == HABITS_MAGIC);
-    let accepted =
-        habits.map(|(habits, _)| AcceptedLoss { ius: habits.ius.get(), records: habits.records.get() });
-    Some((volumes, accepted))
-}
-
 #[cfg(test)]
 mod test {
     use super::*;
-
-    /// Goal: the layout is pinned. Method: bytes written by hand.
-    #[test]
-    fn the_bytes_of_volumes() {
-        let volumes = [
-            &[2, 0, 0, 0][..],
-            &[3, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4],
-            &[5, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
-        ]
-        .concat();
-        let found = vec![(0x0103, 1024, vec![0x0403_0201]), (5, 1025, vec![7, u32::MAX])];
-        assert_eq!(decode_volumes(&volumes), Some((found.clone(), None)));
-        let habits = *b"dhab\0\0\0\0\x01\x02\0\0\0\0\0\0\x03\0\0\0\0\0\0\0";
-        let accepted = Some(AcceptedLoss { ius: 0x0201, records: 3 });
-        assert_eq!(decode_volumes(&[&volumes[..], &habits].concat()), Some((found, accepted)));
-        assert_eq!(decode_volumes(&volumes[..volumes.len() - 1]), None, "cut short");
-    }
 
     /// With one volume too, the round begins again at its first group.
     #[test]

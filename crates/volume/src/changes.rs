@@ -2,8 +2,11 @@
 
 use crate::config::StoreConfig;
 use crate::contract::{VolumeCompletion, VolumeError, VolumeToken};
+use crate::endurance::{Endurance, words_of};
 use crate::lent::Lent;
-use crate::map::{self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_IUS_MAX, NOTE_UNCORRECTABLE};
+use crate::map::{
+    self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_IUS_MAX, NOTE_UNCORRECTABLE, figures_note,
+};
 use crate::waiting::Waiting;
 use diecut_log::{LogAddress, PlacementHandle, Stream};
 use diecut_units::{Payload, Time, mutant};
@@ -15,6 +18,7 @@ pub(crate) enum Change {
     Lose { first: u64, count: u64 },
     Create { size_ius: u64 },
     Delete,
+    NoteFigures,
 }
 
 /// A write, and how far it is.
@@ -113,6 +117,7 @@ impl Changes {
         &mut self,
         now: Time,
         config: &StoreConfig,
+        endurance: &mut Endurance,
         lent: &mut Lent,
         waiting: &mut Waiting,
         completions: &mut Vec<VolumeCompletion>,
@@ -120,7 +125,7 @@ impl Changes {
         let mut queue = std::mem::take(&mut self.queue);
         let mut over = 0;
         for queued in &mut queue {
-            match self.try_change(queued, config, lent) {
+            match self.try_change(queued, config, endurance, lent) {
                 Progress::Made => answer_made(queued, now, config, lent, waiting, completions),
                 Progress::Waits => break,
                 Progress::Refused(error) => completions.push(VolumeCompletion {
@@ -139,7 +144,16 @@ impl Changes {
         lent.log.publish();
     }
 
-    fn try_change(&mut self, queued: &mut Queued, config: &StoreConfig, lent: &mut Lent) -> Progress {
+    fn try_change(
+        &mut self,
+        queued: &mut Queued,
+        config: &StoreConfig,
+        endurance: &mut Endurance,
+        lent: &mut Lent,
+    ) -> Progress {
+        if matches!(queued.change, Change::NoteFigures) {
+            return self.try_note_figures(endurance, lent);
+        }
         if let Some(reason) = lent.log.read_only() {
             return Progress::Refused(VolumeError::ReadOnly { reason });
         }
@@ -150,6 +164,7 @@ impl Changes {
             Change::Lose { first, count } => try_lose(volume, first, count, lent),
             Change::Create { size_ius } => try_create(volume, *size_ius, lent),
             Change::Delete => try_delete(volume, lent),
+            Change::NoteFigures => unreachable!("I-M9: figures are noted before"),
         }
     }
 
@@ -197,6 +212,23 @@ impl Changes {
             if mutant!("volume: the first block of a write is not counted") { count - 1 } else { count };
         self.handle_written_ius[usize::from(write.stream.handle().0)] += u64::from(counted);
         Progress::Made
+    }
+
+    /// Writes figures down. Where that cannot be, they stay what the newest anchor says.
+    #[cold]
+    fn try_note_figures(&self, endurance: &mut Endurance, lent: &mut Lent) -> Progress {
+        let figures = endurance.now(&self.handle_written_ius, lent.space);
+        if lent.log.read_only().is_some() || !endurance.is_to_be_noted(&figures) {
+            return Progress::Made;
+        }
+        if lent.log.note(figures_note(words_of(&figures)), lent.space).is_some() {
+            endurance.noted(figures);
+            return Progress::Made;
+        }
+        match no_room(Stream::USER, lent) {
+            Progress::Refused(_) => Progress::Made,
+            other => other,
+        }
     }
 
     /// A write is over.

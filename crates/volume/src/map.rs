@@ -10,6 +10,10 @@ pub(crate) const NOTE_DEALLOCATE: u64 = 1;
 pub(crate) const NOTE_CREATE: u64 = 2;
 pub(crate) const NOTE_DELETE: u64 = 3;
 pub(crate) const NOTE_UNCORRECTABLE: u64 = 4;
+/// Figures of the store, in the words behind the first one (`endurance`).
+pub(crate) const NOTE_FIGURES: u64 = 5;
+/// Stands in such a note where others have their volume: none has this number, and versions that do not know the note leave it alone.
+const FIGURES_VOLUME: u16 = 1024;
 /// Entries of a leaf: it fills one IU.
 pub(crate) const LEAF_ENTRIES: usize = IU_SIZE_BYTES / 4;
 /// Leaves of a group: the bits of a word. A group is what the writer of leaves goes through in one step.
@@ -29,6 +33,9 @@ pub(crate) fn leaf_of(tag: u64) -> Option<(u16, usize)> {
 }
 pub(crate) fn note(kind: u64, volume: u16, first: u64, count: u64) -> [u64; 3] {
     [kind | u64::from(volume) << 8, first, count]
+}
+pub(crate) fn figures_note(words: [u64; 2]) -> [u64; 3] {
+    note(NOTE_FIGURES, FIGURES_VOLUME, words[0], words[1])
 }
 /// Volume of a note, if it can be one's.
 pub(crate) fn volume_of_note(words: [u64; 3]) -> Option<u16> {
@@ -458,6 +465,9 @@ impl Owner for Maps {
 
     fn renew(&mut self, words: [u64; 3], renewed: &mut Vec<[u64; 3]>) {
         let (kind, volume) = (words[0] & 0xff, (words[0] >> 8) as u16);
+        if kind == NOTE_FIGURES {
+            return renewed.push(words);
+        }
         let exists = self.volume(volume).exists;
         match kind {
             NOTE_CREATE if exists => renewed.push(note(NOTE_CREATE, volume, 0, self.volume(volume).size_ius)),

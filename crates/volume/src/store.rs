@@ -1,3 +1,4 @@
+mod figures;
 mod placement;
 mod recovered;
 
@@ -11,6 +12,7 @@ use crate::contract::{
 };
 use crate::copies::CopyRequest;
 use crate::copying;
+use crate::endurance::Endurance;
 use crate::lent::{Lent, LentOver};
 use crate::loss::{AcceptedLoss, Findings};
 use crate::map::Maps;
@@ -34,6 +36,7 @@ pub struct Store {
     waiting: Waiting,
     reads: Reads,
     anchoring: Anchoring,
+    endurance: Endurance,
     purging: Purging,
     findings: Findings,
     accepted: AcceptedLoss,
@@ -64,6 +67,7 @@ impl Store {
         staging: Option<ProtectedRegion>,
     ) -> Store {
         let log_config = LogConfig { user_slots: config.user_slots, placement: config.placement };
+        let endurance = Endurance::new(space);
         let log = Log::new(&log_config, space, staging);
         let mut store = Store {
             config,
@@ -75,6 +79,7 @@ impl Store {
             waiting: Waiting::new(),
             reads: Reads::default(),
             anchoring: Anchoring::default(),
+            endurance,
             purging: Purging::default(),
             findings: Findings::default(),
             accepted: AcceptedLoss::default(),
@@ -404,6 +409,8 @@ impl Store {
             pace: self.config.anchor_pace,
             host_written_ius: self.changes.host_written_ius,
             accepted: self.accepted,
+            endurance: &self.endurance,
+            written_ius: &self.changes.handle_written_ius,
         };
         let anchoring_rests =
             self.anchoring.write_due(&asked, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
@@ -501,7 +508,8 @@ impl Store {
     ) {
         let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
         copying::go_on(&mut self.reads, &mut self.changes, &mut lent, completions);
-        self.changes.make(now, &self.config, &mut lent, &mut self.waiting, completions);
+        let endurance = &mut self.endurance;
+        self.changes.make(now, &self.config, endurance, &mut lent, &mut self.waiting, completions);
     }
 
     /// When [`Store::work`] has something to do without an event.

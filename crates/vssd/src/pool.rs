@@ -400,7 +400,7 @@ impl Pool {
         self.core.blocks.die(die_number).erases
     }
 
-    /// Erases for a vSSD since it was made; 0 if there is none.
+    /// Erases for a vSSD since the pool was opened; 0 if there is none.
     pub fn vssd_erases(&self, id: VssdId) -> u64 {
         self.core.at_of(id).map_or(0, |at| self.core.vssds[at].erases)
     }

@@ -203,6 +203,15 @@ pub enum SpaceError {
     PowerLost,
 }
 
+/// What was done for the holder of a space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceWork {
+    /// IUs that were handed over for appends, without those that were withdrawn.
+    pub appended_ius: u64,
+    /// Erase blocks that were erased.
+    pub erases: u64,
+}
+
 /// The answer to an append, read or sync.
 #[derive(Debug)]
 pub struct SpaceCompletion {
@@ -250,6 +259,8 @@ pub trait EraseBlockSpace {
     fn make_room(&mut self, _unit: UnitIndex) -> bool {
         true
     }
+    /// What was done for the holder since some moment before it was opened. After a restart it begins anew.
+    fn work(&self) -> SpaceWork;
     /// Takes an erase block that is or will be erased before its first append.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use crate::blocks::Fill;
 use crate::core::Core;
 use crate::dies::{Kind, Op};
+use crate::owners::Vssd;
 use crate::pool::Pool;
 use crate::space::*;
 use crate::states::Synced;
@@ -131,6 +132,10 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn make_room(&mut self, unit: UnitIndex) -> bool {
         let die = self.pool.wear.die_for(&self.pool.core, self.at, unit);
         self.pool.core.make_room(die, self.media, self.now)
+    }
+    fn work(&self) -> SpaceWork {
+        let Vssd { appended_ius, erases, .. } = self.pool.core.vssds[self.at];
+        SpaceWork { appended_ius, erases }
     }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
         let vssd = &mut self.pool.core.vssds[self.at];

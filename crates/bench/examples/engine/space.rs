@@ -241,6 +241,10 @@ impl EraseBlockSpace for CompactSpace {
     fn free_blocks(&self, unit: UnitIndex) -> u32 {
         self.free[unit.0 as usize].len() as u32
     }
+    fn work(&self) -> SpaceWork {
+        // Nobody asks this store what was done for it.
+        SpaceWork::default()
+    }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
         let _inside = Inside::enter();
         let index = self.free[unit.0 as usize].pop().ok_or(SpaceError::NoFreeBlock { unit: unit.0 })?;

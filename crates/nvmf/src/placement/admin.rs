@@ -199,7 +199,7 @@ fn group_page(subsystem: &Subsystem, smart: &SmartLog) -> EnduranceGroupLog {
         spare_threshold_percent: smart.spare_threshold_percent,
         percentage_used: smart.percentage_used,
         data_units_read: units(subsystem.traffic.read_bytes),
-        data_units_written: units(subsystem.traffic.written_bytes),
+        data_units_written: units(subsystem.placement.figures.host_written_bytes),
         media_units_written: units(subsystem.placement.figures.media_written_bytes),
         host_read_commands: smart.host_read_commands,
         host_write_commands: smart.host_write_commands,

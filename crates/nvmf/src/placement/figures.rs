@@ -1,6 +1,6 @@
 use diecut_namespace::contract::PlacementHandle;
 
-/// What was written to the vSSD of a subsystem's endurance group since its store was opened, and how full its reclaim units are.
+/// What was written to the vSSD of a subsystem's endurance group since it was made, and how full its reclaim units are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementFigures {
     /// Bytes that hosts wrote (HBMW).

@@ -1,10 +1,10 @@
-//! Reclaim units of a store: how hosts end them.
+//! Reclaim units of a store: how hosts end them, and what hosts are told of the endurance of their vSSD.
 
 use super::{Flash, slot_of};
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
 use diecut_units::Time;
-use diecut_volume::{Placement, PlacementError, PlacementHandle};
+use diecut_volume::{EnduranceFigures, Placement, PlacementError, PlacementHandle};
 use diecut_vssd::VssdId;
 
 impl<M: Media> Flash<M> {
@@ -23,6 +23,18 @@ impl<M: Media> Flash<M> {
         let space = self.pool.space(vssd, &mut self.media, now);
         placement.check(&space, staging_size_bytes)?;
         Ok(placement.wants_staging_bytes(&space, staging_size_bytes))
+    }
+
+    /// What was written and erased since a store was made, and bytes of an erase block.
+    ///
+    /// # Panics
+    /// If no store of volumes is open there.
+    pub fn endurance_of(&mut self, index: StoreIndex, now: Time) -> (EnduranceFigures, u64) {
+        let slot = slot_of(&mut self.stores, index);
+        let space = self.pool.space(slot.vssd, &mut self.media, now);
+        let figures = slot.store.expect_volumes().endurance(&space);
+        let shape = self.pool.shape();
+        (figures, u64::from(shape.pages) * u64::from(shape.page_size_bytes))
     }
 
     /// Gives handles of a store of volumes a fresh reclaim unit. Those whose old one was written in part.

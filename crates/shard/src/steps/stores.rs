@@ -29,7 +29,7 @@ pub(crate) fn can_delete<M: Divide>(here: &mut Owners<M>, vssd: u32, now: Time) 
     Progress::Refused(ControlError { kind: ControlErrorKind::Media, message })
 }
 
-/// Lets applications at erase blocks go, and waits until every store is flushed.
+/// Lets applications at erase blocks go, and waits until every store has its figures written down and is flushed.
 pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -> Progress {
     if !here.plane.blocks.evict(None) {
         return Progress::Waits;
@@ -40,8 +40,9 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
         let stores: Vec<StoreIndex> = stores.map(|(index, ..)| index).collect();
         let mut tokens = Vec::new();
         for store in stores {
-            let token = here.answers.token();
-            tokens.push(token.0);
+            let (note, token) = (here.answers.token(), here.answers.token());
+            tokens.extend([note.0, token.0]);
+            here.plane.flash.kept_mut(store).volumes_mut().note_figures(note);
             let operation = VolumeOperation::Flush;
             let command = VolumeCommand { token, volume: VolumeIndex(0), operation };
             here.plane.flash.submit(&mut vec![(store, command)], now);

@@ -2,9 +2,9 @@
 
 use super::marks::MarkSearch;
 use super::{AGAIN, Found, is_again, numbers, token};
-use crate::anchoring::{AnchoredVolumes, decode_volumes};
 use crate::lent::Lent;
 use crate::loss::Missing;
+use crate::owner_bytes::{self, OwnerBytes};
 use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::walk::SEQUENCE_MAX;
 use diecut_log::{LogAddress, PURPOSE_SEGMENT};
@@ -115,13 +115,11 @@ fn adopt(mut anchor: Anchor, found: &mut Found, lent: &mut Lent) {
         anchor.sequence = anchor.sequence.min(anchor.taken_at);
     }
     let room = lent.log.map_ius_max();
-    let fits = |(volumes, _): &(AnchoredVolumes, _)| {
-        volumes.iter().fold(0u64, |sum, (_, size, _)| sum.saturating_add(*size)) <= room
-    };
-    match decode_volumes(&anchor.owner).filter(fits) {
-        Some((volumes, habits)) => {
-            found.records_empty_leaves = habits.is_some();
-            found.accepted = habits.unwrap_or_default();
+    match owner_bytes::decode(&anchor.owner).filter(|owner| owner.size_ius() <= room) {
+        Some(OwnerBytes { volumes, accepted, figures }) => {
+            found.records_empty_leaves = accepted.is_some();
+            found.accepted = accepted.unwrap_or_default();
+            found.figures = figures.unwrap_or_default();
             for (number, size_ius, leaves) in volumes {
                 let volume = lent.maps.volume(number);
                 volume.exists = true;

@@ -11,9 +11,11 @@ mod heads;
 mod leaves;
 mod marks;
 mod replay;
+mod tally;
 mod undo;
 mod written;
 
+use crate::endurance::EnduranceFigures;
 use crate::lent::Lent;
 use crate::loss::{AcceptedLoss, Findings, Recovery};
 use anchors::AnchorSearch;
@@ -37,6 +39,8 @@ pub(crate) struct Found {
     /// Erase blocks whose marks are lost.
     pub unmarked: Vec<LogicalBlock>,
     pub accepted: AcceptedLoss,
+    /// What was written and erased since the store was made; until all records are known, what the anchor says.
+    pub figures: EnduranceFigures,
     pub findings: Findings,
 }
 
@@ -89,6 +93,7 @@ impl Opening {
             records_empty_leaves: false,
             unmarked: Vec::new(),
             accepted: AcceptedLoss::default(),
+            figures: EnduranceFigures::default(),
             findings: Findings::default(),
         };
         let phase = Phase::Anchors(AnchorSearch::start(&mut found, lent));

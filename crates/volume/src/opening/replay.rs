@@ -1,12 +1,14 @@
 //! Records of chunks in the order of their sequences, and what they do to the map.
 
 use super::Found;
+use super::tally::Tally;
+use crate::endurance::EnduranceFigures;
 use crate::lent::Lent;
 use crate::loss::Missing;
 use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_UNCORRECTABLE};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
-use diecut_log::{LogAddress, RecoveredChunk, SegmentIndex, Stream};
+use diecut_log::{LogAddress, RecoveredChunk, SegmentIndex, Stream, StreamKind};
 use diecut_units::mutant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +48,7 @@ impl Replay {
         replay.add_staged(found, lent);
         replay.put_in_order(on_flash, found, lent);
         replay.find_volumes(found, lent);
+        found.figures = replay.figures(on_flash, found, lent);
         replay
     }
 
@@ -157,6 +160,30 @@ impl Replay {
             map.exists = true;
             map.resize(size_ius, found.anchor.sequence);
         }
+    }
+
+    /// What was written and erased since the store was made, as far as that is known: what an anchor or a note says of its moment, and what
+    /// was found of later ones.
+    fn figures(&self, on_flash: usize, found: &Found, lent: &Lent) -> EnduranceFigures {
+        let mut tally = Tally::new(found.anchor.taken_at, found.figures);
+        for (sequence, index, entry) in &self.order {
+            let chunk = &self.chunks[*index as usize];
+            match *entry {
+                Entry::Note(note) => tally.note(*sequence, chunk.note(note)),
+                Entry::Run { count, .. } if chunk.head.stream.kind() == StreamKind::User => {
+                    tally.written(*sequence, count, *index as usize >= on_flash);
+                }
+                Entry::Run { .. } => {}
+            }
+        }
+        let unit_ius = lent.log.layout().unit_ius;
+        for chunk in &self.chunks[..on_flash] {
+            let is_empty = chunk.head.data_count == 0 && chunk.head.note_count == 0;
+            // Filler takes no sequence: it came before what has its own.
+            let last = sequences(chunk).1.saturating_sub(u64::from(is_empty));
+            tally.programmed(last, u32::from(chunk.head.unit_count) * unit_ius);
+        }
+        tally.figures()
     }
 
     /// Leaves of segments that the anchor does not cover, in the order of their places.

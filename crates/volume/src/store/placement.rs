@@ -72,14 +72,6 @@ impl Store {
         self.log.remaining_ius(handle)
     }
 
-    /// Bytes of the erase blocks that were given back since the store was opened; each is erased before it is used again.
-    pub fn erased_size_bytes(&self) -> u128 {
-        let shape = self.log.layout().shape;
-        u128::from(self.log.statistics().blocks_freed)
-            * u128::from(shape.pages)
-            * u128::from(shape.page_size_bytes)
-    }
-
     /// Figures of the handles, in their order.
     pub fn handle_figures(&self) -> impl ExactSizeIterator<Item = HandleFigures> {
         let written = self.changes.handle_written_ius;

@@ -13,6 +13,7 @@ impl Store {
         let Some(opening) = self.opening.take_if(|opening| opening.is_done()) else { return false };
         let found = opening.into_found();
         (self.findings, self.accepted) = (found.findings, found.accepted);
+        self.endurance.begin_with(found.figures);
         self.conclude(found.unmarked);
         true
     }
