@@ -12,7 +12,7 @@ use crate::queue::{SlotIndex, SlotState};
 use crate::shared::Shared;
 use crate::subsystems::Subsystem;
 use crate::token::command_token;
-use diecut_namespace::contract::PlacementHandle;
+use diecut_namespace::contract::{NamespaceId, PlacementHandle};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, GetFeatures, Select, SetFeatures, fid};
 use diecut_nvme::log_page::lid;
@@ -264,7 +264,8 @@ pub(crate) fn record(
     let subsystem = shared.subsystems.get_mut(index);
     if subsystem.ocp.monitor.record(kind, took, now) {
         subsystem.ocp.outlier_us = u32::try_from(took.0 / 1000).unwrap_or(u32::MAX);
-        let question = Question { subsystem: subsystem.config.nqn.clone(), waits: None, updates: Vec::new() };
+        let nqn = subsystem.config.nqn.clone();
+        let question = Question { subsystem: nqn, waits: None, updates: Vec::new(), namespace: None };
         actions.push(Action::Ask(Box::new(question)));
     }
 }
@@ -288,18 +289,19 @@ pub(crate) fn put_off(
         return false;
     }
     assert!(connection.is_admin(), "I-T19: a page is asked for over an admin queue");
-    ask(shared, actions, connection, slot_index, Vec::new());
+    ask(shared, actions, connection, slot_index, Vec::new(), None);
     true
 }
 
 /// Puts a command off until whoever knows media has given these reclaim unit handles a fresh reclaim unit, and has told what there is to
-/// know.
+/// know. `namespace` is whose host wants that.
 pub(crate) fn ask(
     shared: &Shared,
     actions: &mut Vec<Action>,
     connection: &mut Connection,
     slot_index: SlotIndex,
     updates: Vec<PlacementHandle>,
+    namespace: Option<NamespaceId>,
 ) {
     let index = connection.subsystem.expect("I-T19: what is put off concerns a subsystem");
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
@@ -308,7 +310,7 @@ pub(crate) fn ask(
     queue.submitted += 1;
     let subsystem = shared.subsystems.get(index).config.nqn.clone();
     let waits = Some(command_token(connection.index, slot_index));
-    actions.push(Action::Ask(Box::new(Question { subsystem, waits, updates })));
+    actions.push(Action::Ask(Box::new(Question { subsystem, waits, updates, namespace })));
 }
 
 /// What media did for a subsystem is told. A command that triggered the debug log is explained by it.

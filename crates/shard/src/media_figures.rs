@@ -4,7 +4,7 @@
 use crate::data_plane::DataPlane;
 use crate::delays::{Record, cause_of};
 use crate::latency_report::{class_name, kind_name, operation_name};
-use crate::reclaim;
+use crate::reclaim::{self, Updates};
 use crate::registry::Registry;
 use diecut_media::Media;
 use diecut_namespace::contract::NamespaceId;
@@ -46,8 +46,9 @@ pub(crate) fn answer<M: Media>(
     now: Time,
 ) -> Tidings {
     mark!("shard: the target asks what media did");
-    let Question { subsystem, waits, updates } = question;
+    let Question { subsystem, waits, updates, namespace } = question;
     let parts = parts_of(registry, subsystem.as_str());
+    let updates = Updates { handles: &updates, namespace };
     let placement = reclaim::answer(plane, registry, &parts.vssds, &updates, now);
     let figures = figures(plane, registry, &parts);
     let debug_log = debug_log(plane, registry, &parts);

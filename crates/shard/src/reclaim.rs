@@ -5,7 +5,7 @@ use crate::registry::Registry;
 use diecut_catalog::{VolumeRecord, VssdRecord};
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
-use diecut_namespace::contract::{PlacementHandle, PlacementHandles, PlacementProperties};
+use diecut_namespace::contract::{NamespaceId, PlacementHandle, PlacementHandles, PlacementProperties};
 use diecut_nvmf::PlacementFigures;
 use diecut_spec::{PlacementIsolation, VssdSpec};
 use diecut_units::{IU_SIZE_BYTES, Time};
@@ -69,17 +69,27 @@ pub(crate) fn unit_of<M: Media>(
     plane.flash.kept(store).volumes()?.reclaim_unit_of(VolumeIndex(volume), iu)
 }
 
+/// Handles that a host wants to have a fresh reclaim unit.
+pub(crate) struct Updates<'a> {
+    pub handles: &'a [PlacementHandle],
+    /// Whose host it is.
+    pub namespace: Option<NamespaceId>,
+}
+
 /// Gives handles a fresh reclaim unit, and tells what is known of all of them.
 pub(crate) fn answer<M: Media>(
     plane: &mut DataPlane<M>,
     registry: &Registry,
     vssds: &BTreeSet<VssdId>,
-    updates: &[PlacementHandle],
+    updates: &Updates<'_>,
     now: Time,
 ) -> PlacementFigures {
     let Some(index) = group_of(plane, registry, vssds) else { return PlacementFigures::default() };
     let bytes = |ius: u64| ius.saturating_mul(IU_SIZE_BYTES as u64);
-    let partly_written = plane.flash.update_reclaim_units(index, updates, now);
+    let (partly_written, unused_ius) = plane.flash.update_reclaim_units(index, updates.handles, now);
+    if let Some(namespace) = updates.namespace.filter(|_| unused_ius > 0) {
+        plane.admission.charge_unused(namespace, bytes(unused_ius), now);
+    }
     let (figures, erase_block_bytes) = plane.flash.endurance_of(index, now);
     let store = plane.flash.kept(index).expect_volumes();
     let handles = 0..store.placement().handles;

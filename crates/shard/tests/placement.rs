@@ -10,19 +10,20 @@ use diecut_nvme::io::LbaRange;
 use diecut_nvme::log_page::lid;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
-use diecut_spec::{Isolation, PlacementIsolation};
+use diecut_spec::{Amount, Isolation, PlacementIsolation, Sharing, Size};
 use diecut_units::{Buffer, Time};
 use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
 
 /// A tenant whose vSSD has three handles, and whose volume has these of them.
 fn add_placed(herd: &mut Herd, name: &str, isolation: PlacementIsolation, placement: &[u16]) {
+    let spec = VssdSpec { placement_isolation: isolation, ..vssd(name, name, Isolation::Channel, 0) };
+    add_placed_on(herd, name, spec, placement);
+}
+
+fn add_placed_on(herd: &mut Herd, name: &str, spec: VssdSpec, placement: &[u16]) {
     herd.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
-    let placed = VssdSpec {
-        placement_handles: 3,
-        placement_isolation: isolation,
-        ..vssd(name, name, Isolation::Channel, 0)
-    };
+    let placed = VssdSpec { placement_handles: 3, ..spec };
     herd.done(ControlRequest::CreateVssd(placed));
     herd.done(ControlRequest::CreateVolume(VolumeSpec { placement: placement.to_vec(), ..volume(name) }));
     herd.done(ControlRequest::CreateSubsystem(subsystem(name)));
@@ -188,6 +189,44 @@ fn figures_outlive_stops_and_crashes() {
     let crashed = told(&statistics(&mut herd, &mut host));
     assert!(crashed.iter().zip(before).all(|(after, before)| *after >= before), "{crashed:?}, {before:?}");
     assert_eq!(crashed[0], host_bytes + 10 * 4096, "records of writes are found again");
+}
+
+/// Goal: a host that ends reclaim units behind a block each is held up as if it had written them full, by the rate of its vSSD or of its QoS
+/// set; one without limits is not. Method: the time that writes take of which each is followed by an update.
+#[test]
+fn updates_are_paid_for_by_rates() {
+    const RATE: Size = Size(4 << 20);
+    let took_ns = |limit: &str| {
+        let mut herd = Herd::new(device(1), 1, 5, Time::ZERO);
+        let spec = vssd("a", "a", Isolation::Channel, 0);
+        let limited = VssdSpec { rate_limit: RATE, sharing: Sharing::Strict, ..spec.clone() };
+        add_placed_on(&mut herd, "a", if limit == "rate" { limited } else { spec }, &[2, 0]);
+        if limit == "set" {
+            let set = QosSetSpec {
+                volumes: vec![volume("a").name],
+                threshold: Some(Amount::Bytes(Size(0))),
+                ..QosSetSpec::new("slow", Amount::Bytes(RATE))
+            };
+            herd.done(ControlRequest::CreateQosSet(set));
+        }
+        let mut host = Host::new("a", 1);
+        connect(&mut herd, &mut host);
+        let unit_bytes = configuration(&mut herd, &mut host).unit_bytes;
+        write_placed(&mut herd, &mut host, 0, 1);
+        let begun = herd.now;
+        for lba in 0..20 {
+            update(&mut herd, &mut host, 1);
+            write_placed(&mut herd, &mut host, lba, 1);
+        }
+        (herd.now.since(begun).0, 20 * unit_bytes * 1_000_000_000 / RATE.bytes())
+    };
+    let free_ns = took_ns("").0;
+    for limit in ["rate", "set"] {
+        let (limited_ns, full_ns) = took_ns(limit);
+        assert!(limited_ns > free_ns * 2, "{limit}: {limited_ns}, {free_ns} without");
+        // A burst, and what filler takes.
+        assert!(limited_ns > full_ns / 2 && limited_ns < full_ns * 2, "{limit}: {limited_ns}, {full_ns}");
+    }
 }
 
 /// Goal: a cleaner copies less where hosts say what dies together: the figures of log page 22h show it.

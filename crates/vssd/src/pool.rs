@@ -349,6 +349,15 @@ impl Pool {
         self.core.weigh(id);
     }
 
+    /// A vSSD passed over room of erase blocks, which will be erased as if it had been written: its rate counts it, up to ten seconds of it.
+    ///
+    /// # Panics
+    /// If there is no such vSSD.
+    pub fn charge_unused(&mut self, id: VssdId, bytes: u64, now: Time) {
+        assert!(self.core.at_of(id).is_some(), "vSSD {} exists", id.0);
+        self.core.queues.charge_unused(id, bytes, now);
+    }
+
     /// The share that a vSSD has now, if there is such a vSSD.
     pub fn share_of(&self, id: VssdId) -> Option<Share> {
         self.core.queues.share_of(id)

@@ -9,7 +9,7 @@ mod panics;
 mod telemetry;
 
 use crate::placement::PlacementFigures;
-use diecut_namespace::contract::{CommandToken, PlacementHandle};
+use diecut_namespace::contract::{CommandToken, NamespaceId, PlacementHandle};
 use diecut_nvme::QualifiedName;
 pub(crate) use monitor::{LatencyMonitor, Set};
 pub use panics::PanicsTold;
@@ -52,12 +52,14 @@ pub struct Question {
     /// Reclaim unit handles that are to get a fresh reclaim unit first: those of the vSSD that the subsystem's namespaces with handles
     /// lie on.
     pub updates: Vec<PlacementHandle>,
+    /// The namespace whose host asks for that, where one does.
+    pub namespace: Option<NamespaceId>,
 }
 
 impl Question {
     /// The answer of whoever knows no media: a driver of namespaces in memory.
     pub fn unknown(self) -> Tidings {
-        let Question { subsystem, waits, updates: _ } = self;
+        let Question { subsystem, waits, .. } = self;
         let (figures, placement) = (MediaFigures::default(), PlacementFigures::default());
         Tidings { subsystem, waits, figures, placement, debug_log: Vec::new() }
     }

@@ -99,7 +99,9 @@ pub(crate) fn execute_io(
     let index = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
     let namespaces = &session.shared.subsystems.get(index).config.namespaces;
     // It may have gone, or be another one, since the command was checked.
-    let placement = namespaces.get(&entry.nsid.get()).and_then(|namespace| namespace.properties.placement);
+    let namespace = namespaces.get(&entry.nsid.get());
+    let placement = namespace.and_then(|namespace| namespace.properties.placement);
+    let namespace = namespace.map(|namespace| namespace.namespace);
     let updates = match (entry.opcode, IoManagementReceive::decode(entry).operation, &placement) {
         (_, IoManagementReceive::NO_ACTION, _) => {
             let page = zeros(connection, slot_index);
@@ -112,7 +114,9 @@ pub(crate) fn execute_io(
         (_, _, Some(_)) => Ok(Vec::new()),
     };
     match updates {
-        Ok(updates) => pages::ask(session.shared, session.actions, connection, slot_index, updates),
+        Ok(updates) => {
+            pages::ask(session.shared, session.actions, connection, slot_index, updates, namespace)
+        }
         Err(status) => refuse(session, connection, slot_index, entry, status),
     }
 }

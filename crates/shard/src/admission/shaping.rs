@@ -42,6 +42,14 @@ impl Admission {
         }
     }
 
+    /// A host of a namespace passed over room on flash: its QoS set, if it counts now, pays for it as for a write, up to ten seconds of its rate.
+    pub fn charge_unused(&mut self, namespace: NamespaceId, bytes: u64, now: Time) {
+        let shaping = &self.volumes[self.volume_of(namespace)].shaping;
+        if shaping.is_shaped {
+            self.shaper.charge_unused(shaping.set, bytes, now);
+        }
+    }
+
     /// QoS sets do not count for a vSSD while something waits for its end, or count again.
     pub fn lift(&mut self, vssd: VssdId, is_lifted: bool) {
         let Some(&vssd) = self.numbers.get(&vssd.0) else { return };

@@ -3,7 +3,7 @@
 use super::{Flash, slot_of};
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
-use diecut_units::Time;
+use diecut_units::{IU_SIZE_BYTES, Time};
 use diecut_volume::{EnduranceFigures, Placement, PlacementError, PlacementHandle};
 use diecut_vssd::VssdId;
 
@@ -37,7 +37,8 @@ impl<M: Media> Flash<M> {
         (figures, u64::from(shape.pages) * u64::from(shape.page_size_bytes))
     }
 
-    /// Gives handles of a store of volumes a fresh reclaim unit. Those whose old one was written in part.
+    /// Gives handles of a store of volumes a fresh reclaim unit. Those whose old one was written in part, and IUs that these still took: the
+    /// rate of the vSSD pays for them as if they had been written, because they are erased all the same.
     ///
     /// # Panics
     /// If no store of volumes is open there.
@@ -46,16 +47,23 @@ impl<M: Media> Flash<M> {
         index: StoreIndex,
         handles: &[PlacementHandle],
         now: Time,
-    ) -> Vec<PlacementHandle> {
+    ) -> (Vec<PlacementHandle>, u64) {
         let slot = slot_of(&mut self.stores, index);
         if handles.is_empty() {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         slot.mark_busy(index, &mut self.busy);
         let mut space = self.pool.space(slot.vssd, &mut self.media, now);
         let store = slot.store.volumes_mut();
-        let is_partial =
-            |handle: &PlacementHandle| store.update_reclaim_unit(*handle, &mut space).was_partial;
-        handles.iter().copied().filter(is_partial).collect()
+        let (mut partly_written, mut unused_ius) = (Vec::new(), 0);
+        for handle in handles {
+            let update = store.update_reclaim_unit(*handle, &mut space);
+            if update.was_partial {
+                partly_written.push(*handle);
+                unused_ius += update.remaining_ius;
+            }
+        }
+        self.pool.charge_unused(slot.vssd, unused_ius * IU_SIZE_BYTES as u64, now);
+        (partly_written, unused_ius)
     }
 }

@@ -117,6 +117,11 @@ impl DieQueues {
     pub fn set_share(&mut self, id: VssdId, share: Share, now: Time) {
         self.sharers.of(id).bucket.set(share, now);
     }
+    /// A vSSD passed over room that it will have erased: its rate counts that as if it had been written.
+    pub fn charge_unused(&mut self, id: VssdId, bytes: u64, now: Time) {
+        let burst_ns = self.settings.rate_burst_ns;
+        self.sharers.of(id).bucket.charge_unused(bytes, now, burst_ns);
+    }
     /// What a vSSD may take, if there is such a vSSD.
     pub fn share_of(&self, id: VssdId) -> Option<Share> {
         self.sharers.get(id).map(|sharer| sharer.bucket.share)

@@ -42,6 +42,8 @@ pub(crate) struct Bucket {
     told_until: Time,
 }
 
+/// How long a vSSD waits at most for what [`Bucket::charge_unused`] took: hosts wait 30 s for a command and more.
+const OWED_MAX: Span = Span::from_secs(10);
 /// How long a vSSD that its rate keeps waiting is not told of again.
 const TOLD_FOR: Span = Span::from_secs(60);
 
@@ -75,6 +77,17 @@ impl Bucket {
             let cost_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(rate) as u64;
             let from = self.paid_until.0.max(now.0.saturating_sub(burst_ns));
             self.paid_until = Time(from.saturating_add(cost_ns));
+        }
+    }
+    /// Takes tokens for room on flash that was passed over, whatever the standing: what wears flash is paid for like what is written to it.
+    /// The vSSD owes no more than [`OWED_MAX`] for that.
+    pub fn charge_unused(&mut self, bytes: u64, now: Time, burst_ns: u64) {
+        if self.is_limited() {
+            let rate = u128::from(self.share.rate_bytes_per_second);
+            let cost_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(rate);
+            let from = self.paid_until.0.max(now.0.saturating_sub(burst_ns));
+            let until = from.saturating_add(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+            self.paid_until = Time(until.min((now + OWED_MAX).0.max(self.paid_until.0)));
         }
     }
     /// A new share starts with an empty past.
@@ -123,6 +136,24 @@ mod test {
                 assert!(sum <= most, "{sum} bytes in {window} ns, at most {most}");
             }
         }
+    }
+
+    /// Room that is passed over is paid for beyond the rate, too, and holds a vSSD up for so long at most.
+    #[test]
+    fn unused_room_is_paid_for_up_to_a_bound() {
+        let mut bucket = Bucket::default();
+        bucket.charge_unused(1 << 40, Time(7), BURST_NS);
+        assert_eq!(bucket.standing(Time(7)), Standing::Within, "it has no limit");
+        let share = Share { rate_bytes_per_second: 1000, sharing: Sharing::Strict, ..Share::default() };
+        bucket.set(share, Time::ZERO);
+        bucket.charge_unused(1000, Time::ZERO, 0);
+        assert_eq!(bucket.within_at(), Time(1_000_000_000));
+        bucket.charge_unused(500, Time(1), 0);
+        assert_eq!(bucket.within_at(), Time(1_500_000_000), "what is owed adds up");
+        bucket.charge_unused(u64::MAX, Time(1), 0);
+        assert_eq!(bucket.within_at(), Time(10_000_000_001));
+        bucket.charge_unused(1, Time::ZERO, 0);
+        assert_eq!(bucket.within_at(), Time(10_000_000_001), "nothing is forgiven");
     }
 
     #[test]

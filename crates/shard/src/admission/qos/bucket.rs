@@ -76,6 +76,12 @@ impl Bucket {
         self.level -= i128::from(units) * NS_PER_SECOND;
     }
 
+    /// Takes so much that nobody asked for, as far as that is paid back in so many seconds.
+    pub fn owe(&mut self, units: u64, seconds_max: u64) {
+        let least = -i128::from(self.shape.rate_per_second) * i128::from(seconds_max) * NS_PER_SECOND;
+        self.level = (self.level - i128::from(units) * NS_PER_SECOND).max(least.min(self.level));
+    }
+
     /// Gives back what was taken for something that did not begin.
     pub fn give_back(&mut self, units: u64) {
         let full = i128::from(self.shape.size) * NS_PER_SECOND;

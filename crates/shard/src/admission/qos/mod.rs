@@ -26,6 +26,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The set of what is in none; it is there from the start, and counts only beside a shaper of the device.
 pub(super) const OTHERS: u32 = 0;
+/// How long a set waits at most for what [`Shaper::charge_unused`] took: hosts wait 30 s for a command and more.
+const OWED_SECONDS_MAX: u64 = 10;
 
 /// Tokens that a volume has for its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +204,18 @@ impl Shaper {
         if let Some(device) = &mut self.device {
             device.bucket.take(more(device.unit));
         }
+    }
+
+    /// Room on flash was passed over for a set, and wears as if it had been written. The device's bucket gives nothing for that: it has
+    /// served nothing.
+    pub fn charge_unused(&mut self, set: u32, bytes: u64, now: Time) {
+        if set == OTHERS {
+            return;
+        }
+        let own = &mut self.sets[set];
+        own.refill(now);
+        let unit = own.definition.unit;
+        own.bucket.owe(unit.units_of(bytes) - unit.units_of(0), OWED_SECONDS_MAX);
     }
 
     /// A volume waits no more, though nothing was granted.

@@ -299,3 +299,26 @@ fn planted_bugs_are_noticed() {
         ("shard: the second state does not wait for an idle moment", the_second_state_takes_what_is_idle),
     ]);
 }
+
+/// Goal: room that is passed over is paid for as if it had been written, for ten seconds at most, and by its set alone.
+#[test]
+fn unused_room_is_paid_for_by_its_set() {
+    let mut shaper = Shaper::new(device(10_000, 10_000));
+    shaper.define("a", definition(1000, 1000, 0, SecondRate::Nothing), Time::ZERO);
+    shaper.define("b", definition(1000, 1000, 0, SecondRate::Nothing), Time::ZERO);
+    let [a, b] = ["a", "b"].map(|name| shaper.set_of(Some(name)));
+    // The first token of a request is what it takes as a command: this is none.
+    for (bytes, waits_ms) in [(0, 0), (1001, 100), (4001, 3_100), (u64::MAX, 10_100)] {
+        let now = Time(shaper.sets[a].bucket.full_at().0 + 100 * SECOND);
+        shaper.charge_unused(a, bytes, now);
+        shaper.charge_unused(OTHERS, u64::MAX, now);
+        let at_once = shaper.ask(1, a, 100, now);
+        assert_eq!(at_once.is_some(), waits_ms == 0, "{bytes}");
+        assert!(shaper.ask(2, b, 1000, now).is_some(), "another set pays for nothing");
+        if waits_ms > 0 {
+            assert!(shaper.release(now, true).is_none());
+            assert_eq!(shaper.due_at(), Time(now.0 + waits_ms * SECOND / 1000), "{bytes}");
+            assert!(shaper.release(shaper.due_at(), true).is_some());
+        }
+    }
+}
