@@ -72,8 +72,8 @@ impl Kind {
         match self {
             Kind::Vssd | Kind::Volume => 4,
             Kind::Tenant | Kind::Subsystem => 3,
-            Kind::Pool => 2,
-            Kind::Namespaces | Kind::Reservation | Kind::QosSet | Kind::Sanitize => 1,
+            Kind::Pool | Kind::Sanitize => 2,
+            Kind::Namespaces | Kind::Reservation | Kind::QosSet => 1,
         }
     }
 }

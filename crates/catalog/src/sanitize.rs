@@ -11,6 +11,9 @@ pub struct SanitizeRecord {
     pub state: SanitizeState,
     /// Dword 10 of the command that began it.
     pub cdw10: u32,
+    /// It was completed, and no host has written since. Versions that did not know are not believed.
+    #[serde(default)]
+    pub is_erased: bool,
 }
 
 #[cfg(test)]
@@ -19,7 +22,7 @@ mod test {
     use crate::State;
 
     fn with(state: SanitizeState) -> State {
-        let record = SanitizeRecord { state, cdw10: 10 };
+        let record = SanitizeRecord { state, cdw10: 10, is_erased: state == SanitizeState::Completed };
         State { sanitizes: [("nqn.x".to_owned(), record)].into(), ..State::default() }
     }
 
@@ -37,8 +40,9 @@ mod test {
             }
         }
         for (state, word) in states.iter().zip(["in-progress", "completed", "failed", "failure-left"]) {
-            let value = format!(r#"{{"state":"{word}","cdw10":10}}"#);
-            let head = [9, 0, 1, 0, 5, 0, 0, 0, value.len() as u8, 0, 0, 0];
+            let is_erased = word == "completed";
+            let value = format!(r#"{{"state":"{word}","cdw10":10,"is_erased":{is_erased}}}"#);
+            let head = [9, 0, 2, 0, 5, 0, 0, 0, value.len() as u8, 0, 0, 0];
             let bytes = state.content().encode();
             assert!(bytes.ends_with(&[&head, &b"nqn.x"[..], value.as_bytes()].concat()), "{word}");
         }

@@ -195,11 +195,14 @@ impl Session<'_> {
                     slot.read_held = slot.data_bytes;
                     queue.read_bytes += slot.data_bytes as usize;
                 }
-                count(subsystem, slot, self.shared.now);
+                let is_first_write = count(subsystem, slot, self.shared.now);
                 slot.enter(SlotState::Submitted);
                 slot.note_submitted(self.shared.now);
                 queue.submitted += 1;
                 subsystem.traffic.busy.begin(self.shared.now);
+                if is_first_write {
+                    self.shared.later.list_sanitizing(index);
+                }
                 let command = NamespaceCommand {
                     token: command_token(connection.index, slot_index),
                     namespace,
@@ -225,9 +228,9 @@ impl Session<'_> {
     }
 }
 
-/// Counts what a command reads or writes of a subsystem.
+/// Counts what a command reads or writes of a subsystem. Whether it is the first write since all was erased.
 #[inline]
-fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) {
+fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) -> bool {
     let bytes = u64::from(slot.data_bytes);
     match slot.entry.opcode {
         code if is_read(code) => {
@@ -238,16 +241,17 @@ fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) {
         io_opcode::WRITE | VECTOR_WRITE => {
             subsystem.traffic.write_commands += 1;
             subsystem.traffic.written_bytes += bytes;
-            subsystem.sanitizing.note_write();
             placement::note_write(subsystem, &slot.entry, now);
+            return subsystem.sanitizing.note_write();
         }
         io_opcode::COPY => {
-            subsystem.sanitizing.note_write();
             placement::note_write(subsystem, &slot.entry, now);
+            return subsystem.sanitizing.note_write();
         }
-        ZONE_APPEND | VECTOR_COPY => subsystem.sanitizing.note_write(),
+        ZONE_APPEND | VECTOR_COPY => return subsystem.sanitizing.note_write(),
         _ => {}
     }
+    false
 }
 
 /// Whether the descriptor and the capsule hold what the command needs. A capsule may have a list of `list_bytes` besides what the descriptor

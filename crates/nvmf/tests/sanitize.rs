@@ -330,7 +330,10 @@ fn failures_are_left_as_they_were_begun() {
     assert_eq!(sanitize(&mut world, admin, EXIT), Status::SUCCESS);
     assert_eq!(world.read(io, 0, 1).status, Status::SUCCESS);
     assert_eq!(figures(&mut world, admin), (0xFFFF, 3, 0x0A));
-    assert_eq!(world.sanitizes[SUBSYSTEM], SanitizeRecord { state: SanitizeState::FailureLeft, cdw10: 0x0A });
+    assert_eq!(
+        world.sanitizes[SUBSYSTEM],
+        SanitizeRecord { state: SanitizeState::FailureLeft, cdw10: 0x0A, is_erased: false }
+    );
 }
 
 #[test]
@@ -426,16 +429,16 @@ fn a_restart_goes_on_with_it() {
         world.memory.fill(7);
         world.hold = true;
         let mut actions = Vec::new();
-        let record = SanitizeRecord { state, cdw10: 0x0A };
+        let is_erased = state == SanitizeState::Completed;
+        let record = SanitizeRecord { state, cdw10: 0x0A, is_erased };
         restore_sanitize(&mut world.target, &name(SUBSYSTEM), record, world.now, &mut actions);
         world.act(actions);
         let (admin, io) = host(&mut world);
         let (progress, status) = match state {
             SanitizeState::InProgress => (0, 2),
-            SanitizeState::Completed => (0xFFFF, 1),
+            SanitizeState::Completed => (0xFFFF, 0x101),
             SanitizeState::Failed | SanitizeState::FailureLeft => (0xFFFF, 3),
         };
-        // Whether something was written since is not known any more.
         assert_eq!(figures(&mut world, admin), (progress, status, 0x0A));
         assert_eq!(world.held.len(), usize::from(state == SanitizeState::InProgress));
         let told = world.ask_for_event(admin);
@@ -451,9 +454,19 @@ fn a_restart_goes_on_with_it() {
             _ => Status::SUCCESS,
         };
         assert!(world.read(io, 0, 1).status.same_code(refusal), "{state:?}");
+        if is_erased {
+            // The first write since is made durable as such, and no other one.
+            let written = SanitizeRecord { is_erased: false, ..record };
+            assert!(!world.sanitizes.contains_key(SUBSYSTEM));
+            assert_eq!(world.write(io, 0, &vec![1; LBA], true).status, Status::SUCCESS);
+            assert_eq!(world.sanitizes.remove(SUBSYSTEM), Some(written));
+            assert_eq!(figures(&mut world, admin), (0xFFFF, 1, 0x0A));
+            assert_eq!(world.write(io, 0, &vec![1; LBA], true).status, Status::SUCCESS);
+            assert!(!world.sanitizes.contains_key(SUBSYSTEM));
+        }
         // What is known is newer.
         let mut actions = Vec::new();
-        let again = SanitizeRecord { state: SanitizeState::InProgress, cdw10: 2 };
+        let again = SanitizeRecord { state: SanitizeState::InProgress, cdw10: 2, is_erased: false };
         restore_sanitize(&mut world.target, &name(SUBSYSTEM), again, world.now, &mut actions);
         assert!(actions.is_empty());
     }

@@ -8,10 +8,12 @@ use diecut_media::Divide;
 use diecut_nvmf as target;
 use diecut_spec::{SanitizeState, SanitizeStatus};
 use diecut_units::{Time, mutant};
+use diecut_volume::contract::VolumeIndex;
+use diecut_zoned::contract::ZoneSetIndex;
 
 /// As the catalog has it.
 pub(crate) fn record_of(record: target::SanitizeRecord) -> SanitizeRecord {
-    SanitizeRecord { state: state_of(record.state), cdw10: record.cdw10 }
+    SanitizeRecord { state: state_of(record.state), cdw10: record.cdw10, is_erased: record.is_erased }
 }
 
 fn state_of(state: target::SanitizeState) -> SanitizeState {
@@ -37,7 +39,7 @@ fn of_record(record: SanitizeRecord) -> target::SanitizeRecord {
         SanitizeState::Failed => target::SanitizeState::Failed,
         SanitizeState::FailureLeft => target::SanitizeState::FailureLeft,
     };
-    target::SanitizeRecord { state, cdw10: record.cdw10 }
+    target::SanitizeRecord { state, cdw10: record.cdw10, is_erased: record.is_erased }
 }
 
 /// Tells the target what outlived a power loss, or a fence, of the sanitize operation of a subsystem: one that was not over goes on.
@@ -46,8 +48,29 @@ pub(crate) fn restore<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
     if mutant!("shard: sanitize operations are not restored") {
         return;
     }
+    // A write may have come to media right before the server went, and before the catalog said so.
+    let is_erased = record.is_erased && holds_nothing(here, nqn);
+    let record = SanitizeRecord { is_erased, ..*record };
     let nvme = &mut here.plane.nvme;
-    target::restore_sanitize(&mut nvme.target, &qualified(nqn), of_record(*record), now, &mut nvme.actions);
+    target::restore_sanitize(&mut nvme.target, &qualified(nqn), of_record(record), now, &mut nvme.actions);
+}
+
+/// Whether all namespaces of a subsystem are known to hold no data.
+fn holds_nothing<M: Divide>(here: &Owners<M>, nqn: &str) -> bool {
+    let state = &here.registry.state;
+    let Some(record) = state.subsystems.get(nqn) else { return false };
+    record.namespaces.iter().all(|shown| {
+        let Some(volume) = state.volumes.get(&shown.volume) else { return false };
+        let Some(vssd) = state.vssds.get(&volume.vssd) else { return false };
+        let Some(store) = here.plane.store_of(vssd.number) else { return false };
+        let kept = here.plane.flash.kept(store);
+        let used_ius = match (kept.volumes(), kept.zones()) {
+            (Some(volumes), _) => Some(volumes.volume_used_ius(VolumeIndex(volume.index))),
+            (_, Some(zones)) => Some(zones.used_ius(ZoneSetIndex(volume.index))),
+            _ => None,
+        };
+        kept.is_ready() && used_ius == Some(0)
+    })
 }
 
 /// Refuses to change the namespaces of a subsystem, to take it away, or to move tenants, while it is sanitized: what would be taken away might

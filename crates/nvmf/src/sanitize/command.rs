@@ -66,7 +66,7 @@ fn next(
     }
     association.path.serves()?;
     let sanitize = Sanitize::decode(entry);
-    if sanitizing.goes_on() || sanitizing.is_keeping() {
+    if sanitizing.goes_on() || sanitizing.is_keeping() && !sanitizing.is_marking() {
         return Err(Status::SANITIZE_IN_PROGRESS);
     }
     let failure = sanitizing.failure();
@@ -103,7 +103,8 @@ fn next(
         let of_namespace = SubmissionEntry { nsid: (*nsid).into(), ..*entry };
         reservation::check(&subsystem.reservations, &association.host_id, &of_namespace)?;
     }
-    let record = SanitizeRecord { state: SanitizeState::InProgress, cdw10: entry.cdw10.get() };
+    let record =
+        SanitizeRecord { state: SanitizeState::InProgress, cdw10: entry.cdw10.get(), is_erased: false };
     Ok(Some((index, record)))
 }
 

@@ -22,6 +22,8 @@ pub struct SanitizeRecord {
     pub state: SanitizeState,
     /// Dword 10 of the command that began it.
     pub cdw10: u32,
+    /// It was completed, and no host has written since.
+    pub is_erased: bool,
 }
 
 /// What the target asks to be made durable.

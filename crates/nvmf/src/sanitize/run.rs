@@ -49,7 +49,8 @@ pub(crate) fn restore(
 
 /// What a subsystem has to do of a sanitize operation is looked at once more.
 pub(crate) fn look_at(target: &mut Target, index: u32) {
-    if target.shared.subsystems.get(index).sanitizing.goes_on() {
+    let sanitizing = &target.shared.subsystems.get(index).sanitizing;
+    if sanitizing.goes_on() || sanitizing.is_to_be_marked() {
         target.shared.later.list_sanitizing(index);
     }
 }
@@ -92,7 +93,15 @@ pub(crate) fn go_on(target: &mut Target, actions: &mut Vec<Action>) {
         let now = target.shared.now;
         let is_retired = target.shared.subsystems.is_retired(index);
         let Some(subsystem) = target.shared.subsystems.find_at_mut(index) else { continue };
-        if is_retired || subsystem.passage() != Passage::None || !subsystem.sanitizing.has_work() {
+        if is_retired || subsystem.passage() != Passage::None {
+            continue;
+        }
+        if let Some(record) = subsystem.sanitizing.mark_of_write() {
+            let keep = subsystem.sanitizing.keep(&subsystem.config.nqn, record);
+            actions.push(Action::Keep(Box::new(Keep::Sanitize(keep))));
+            continue;
+        }
+        if !subsystem.sanitizing.has_work() {
             continue;
         }
         // What hosts had begun before lands before.

@@ -40,6 +40,8 @@ pub(crate) struct Sanitizing {
     version: u64,
     /// Nothing was written since one was completed.
     is_erased: bool,
+    /// A host wrote since then, and that is to be durable.
+    is_to_be_marked: bool,
     /// What commands that are not let through are told.
     refusal: Option<Status>,
 }
@@ -51,10 +53,26 @@ impl Sanitizing {
         self.refusal
     }
 
-    /// A host writes.
+    /// A host writes. Whether that is to be made durable: it is the first one since all was erased.
     #[inline]
-    pub(crate) fn note_write(&mut self) {
-        self.is_erased = false;
+    pub(crate) fn note_write(&mut self) -> bool {
+        let is_first = std::mem::replace(&mut self.is_erased, false);
+        self.is_to_be_marked |= is_first;
+        self.is_to_be_marked
+    }
+
+    /// What is to be durable because a host wrote; nothing while something else is being made so.
+    pub(super) fn mark_of_write(&mut self) -> Option<SanitizeRecord> {
+        if self.is_keeping() || !std::mem::take(&mut self.is_to_be_marked) {
+            return None;
+        }
+        let last = self.last.expect("I-T22: what was erased was sanitized");
+        Some(SanitizeRecord { is_erased: false, ..last })
+    }
+
+    /// Whether a write is to be made durable as such.
+    pub(super) fn is_to_be_marked(&self) -> bool {
+        self.is_to_be_marked
     }
 
     /// Whether there ever was one.
@@ -67,9 +85,15 @@ impl Sanitizing {
         use SanitizeState::{Completed, Failed, InProgress};
         match &self.stage {
             Stage::Rests => false,
+            Stage::Keeps(_) if self.is_marking() => false,
             Stage::Keeps(next) => matches!(next.state, InProgress | Completed | Failed),
             Stage::Works(_) => true,
         }
+    }
+
+    /// Whether it is being made durable that a host wrote: for all but the catalog that is over, and another change may overtake it.
+    pub(super) fn is_marking(&self) -> bool {
+        matches!(self.stage, Stage::Keeps(next) if next.state == SanitizeState::Completed && !next.is_erased)
     }
 
     /// Whether a change is being made durable.
@@ -107,7 +131,10 @@ impl Sanitizing {
     /// # Panics
     /// If something else is being made durable.
     pub(super) fn keep(&mut self, subsystem: &QualifiedName, record: SanitizeRecord) -> KeepSanitize {
-        assert!(!self.is_keeping(), "I-T23: one change of a sanitize operation becomes durable at a time");
+        assert!(
+            !self.is_keeping() || self.is_marking(),
+            "I-T23: one change of a sanitize operation becomes durable at a time"
+        );
         assert!(!self.is_under_way(), "I-T22: what ends has nothing in a namespace");
         self.version += 1;
         self.stage = Stage::Keeps(record);
@@ -132,9 +159,15 @@ impl Sanitizing {
         let turn = match (next.state, kept.is_kept) {
             (SanitizeState::InProgress, true) => {
                 self.last = Some(next);
-                self.is_erased = false;
+                (self.is_erased, self.is_to_be_marked) = (false, false);
                 self.stage = Stage::Works(Work::new(subsystem));
                 Turn::Begins
+            }
+            (SanitizeState::Completed, is_kept) if !next.is_erased => {
+                // What could not be made durable is tried again with the next write.
+                self.is_to_be_marked |= !is_kept;
+                self.last = Some(next);
+                Turn::Rests
             }
             (SanitizeState::Completed, true) => {
                 self.last = Some(next);
@@ -143,7 +176,7 @@ impl Sanitizing {
             }
             // It would begin anew after a restart, so no host may write before that.
             (SanitizeState::Completed, false) | (SanitizeState::Failed, _) => {
-                self.last = Some(SanitizeRecord { state: SanitizeState::Failed, ..next });
+                self.last = Some(SanitizeRecord { state: SanitizeState::Failed, is_erased: false, ..next });
                 Turn::Ends
             }
             (SanitizeState::FailureLeft, true) => {
@@ -162,6 +195,7 @@ impl Sanitizing {
             return false;
         }
         self.last = Some(record);
+        self.is_erased = record.state == SanitizeState::Completed && record.is_erased;
         let goes_on = record.state == SanitizeState::InProgress;
         if goes_on && !mutant!("nvmf: a sanitize is not gone on with after a restart") {
             self.stage = Stage::Works(Work::new(subsystem));
@@ -219,7 +253,7 @@ impl Sanitizing {
     /// If there was none.
     pub(super) fn ended(&self, state: SanitizeState) -> SanitizeRecord {
         let last = self.last.expect("I-T22: what ends began");
-        SanitizeRecord { state, ..last }
+        SanitizeRecord { state, is_erased: state == SanitizeState::Completed, ..last }
     }
 
     /// How far it is, and how much is done while it goes on.
