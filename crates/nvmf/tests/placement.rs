@@ -274,6 +274,14 @@ fn pages_of_a_group_say_what_is_there_and_what_was_done() {
     let usage = host.log(lid::RECLAIM_UNIT_HANDLE_USAGE, 40);
     let (host_said, given) = (HANDLE_USED_BY_HOST, HANDLE_USED_BY_CONTROLLER);
     assert_eq!(parse_usage(&usage).unwrap(), [host_said, given, host_said, host_said]);
+    // A handle that was chosen for one namespace and given to another one counts as chosen; one that nobody has as unused.
+    for namespaces in
+        [[placed(&[2], false), placed(&[0, 2], true)], [placed(&[0, 2], true), placed(&[2], false)]]
+    {
+        let [one, other] = namespaces;
+        let usage = hosted_with([one, other, None]).log(lid::RECLAIM_UNIT_HANDLE_USAGE, 40);
+        assert_eq!(parse_usage(&usage).unwrap(), [given, HANDLE_UNUSED, host_said, HANDLE_UNUSED]);
+    }
     let statistics = StatisticsLog::read_from_bytes(&host.log(lid::FDP_STATISTICS, 64)).unwrap();
     assert_eq!(statistics, StatisticsLog::new(0x1_0000_0007, 2_500_000_001, 9));
     let group = EnduranceGroupLog::read_from_bytes(&host.log(lid::ENDURANCE_GROUP, 512)).unwrap();

@@ -5,6 +5,7 @@ mod world;
 use diecut_namespace::contract::*;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage, Identify};
 use diecut_nvme::identify::cns;
+use diecut_nvme::io::{Copy, CopyRange};
 use diecut_nvme::log_page::{AnaState, lid};
 use diecut_nvme::opcode::{admin, io};
 use diecut_nvme::reservation::*;
@@ -199,6 +200,69 @@ fn a_subsystem_is_sanitized() {
     let (first, second) = (world.ask_for_event(admin), world.ask_for_event(other));
     assert_eq!(event(&world.reply(admin, first).unwrap()), AsynchronousEvent::SANITIZE_COMPLETED);
     assert!(world.reply(other, second).is_none(), "it was read");
+    assert_eq!(figures(&mut world, admin).1, 0x101);
+}
+
+/// A copy writes, too: a subsystem in which one was made is not erased any more. What only reads changes nothing.
+#[test]
+fn a_copy_is_a_write() {
+    let mut world = World::new(12);
+    let (admin, io) = host(&mut world);
+    assert_eq!(sanitize(&mut world, admin, ERASE), Status::SUCCESS);
+    for code in [io::VERIFY, io::FLUSH] {
+        let entry = world.rw(code, 0, 1, SglDescriptor::default());
+        assert_eq!(world.command(io, entry, &[]).status, Status::SUCCESS);
+    }
+    assert_eq!(figures(&mut world, admin).1, 0x101);
+    let sgl = SglDescriptor::in_capsule(CopyRange::SIZE_BYTES as u32);
+    let mut entry = SubmissionEntry { opcode: io::COPY, nsid: 1.into(), sgl, ..SubmissionEntry::default() };
+    Copy { start: 5, range_count: 1, ..Copy::default() }.encode(&mut entry);
+    let range = CopyRange { start: 9.into(), ..CopyRange::default() };
+    assert_eq!(world.command(io, entry, range.as_bytes()).status, Status::SUCCESS);
+    assert_eq!(figures(&mut world, admin).1, 0x001);
+}
+
+/// Of several namespaces with zones each one is reset and looked at, before any is purged.
+#[test]
+fn zones_of_all_namespaces_are_reset() {
+    let mut world = World::new(13);
+    let zones = ZoneProperties {
+        size_lbas_log2: 4,
+        capacity_lbas: 12,
+        active_max: 2,
+        open_max: 2,
+        random_lbas: 0,
+        commit_lbas: 1,
+        write_lbas_min: 1,
+        extension_size_bytes: 0,
+    };
+    configure(&mut world, |config| {
+        config.namespaces.get_mut(&1).unwrap().properties.zones = Some(zones);
+        let second = config.namespaces[&1].clone();
+        config.namespaces.insert(2, NamespaceConfig { namespace: NamespaceId(8), ..second });
+    });
+    let (admin, _) = host(&mut world);
+    world.hold = true;
+    assert_eq!(sanitize(&mut world, admin, ERASE), Status::SUCCESS);
+    let mut seen = Vec::new();
+    while let Some(command) = world.held.pop() {
+        let is_report = matches!(command.operation, NamespaceOperation::Zone(ZoneRequest::Report(_)));
+        let name = match command.operation {
+            NamespaceOperation::Zone(ZoneRequest::Act { zone_lba: None, action: ZoneAction::Reset }) => {
+                "reset"
+            }
+            NamespaceOperation::Zone(ZoneRequest::Report(_)) => "look",
+            NamespaceOperation::Purge => "purge",
+            other => panic!("{other:?}"),
+        };
+        seen.push((command.namespace.0, name));
+        let report = || ZoneOutcome::Report(Box::new(ZoneReport { zones: Vec::new(), matching: 0 }));
+        let done = NamespaceCompletion::without_data(command.token, Ok(()));
+        let zones = is_report.then(report);
+        world.handle(Event::Completed(NamespaceCompletion { zones, ..done }));
+    }
+    let expected = [(7, "reset"), (7, "look"), (8, "reset"), (8, "look"), (7, "purge"), (8, "purge")];
+    assert_eq!(seen, expected);
     assert_eq!(figures(&mut world, admin).1, 0x101);
 }
 

@@ -8,7 +8,7 @@ use diecut_nvme::feature::fid;
 use diecut_nvme::reservation::*;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, SubsystemSpec};
 use diecut_units::{Buffer, Span, Time};
 use herd::{Herd, Host, device, subsystem};
 use zerocopy::{FromBytes, IntoBytes};
@@ -93,6 +93,15 @@ fn cut(herd: Herd, hosts: [&mut Reserver; 2], shards: u16, seed: u64) -> Herd {
     Herd::new(device, shards, seed, now)
 }
 
+/// Time passes; the host asks nothing.
+fn rest(herd: &mut Herd, one: &mut Reserver, length: Span) {
+    let until = herd.now + length;
+    while herd.now < until {
+        one.host.work(herd, false);
+        herd.step();
+    }
+}
+
 fn stand(herd: &mut Herd, a: &mut Reserver, b: &mut Reserver) {
     assert!(b.write(herd).same_code(Status::RESERVATION_CONFLICT));
     assert_eq!(a.write(herd), Status::SUCCESS);
@@ -131,6 +140,37 @@ fn what_persists_stands_after_a_power_cut_and_what_does_not_is_gone() {
         assert_eq!(b.report(&mut herd).1.len(), 0);
         assert_eq!(b.report(&mut herd).0.ptpls, 0);
     }
+}
+
+/// What the catalog has no room for is refused, and a power cut does not bring it back.
+#[test]
+fn what_was_refused_for_want_of_room_is_nowhere() {
+    let mut herd = Herd::new(device(8), 1, 8, Time::ZERO);
+    herd.add_tenant("a", Isolation::Channel, 0);
+    let (mut a, mut b) = (Reserver::new(1), Reserver::new(2));
+    a.meet(&mut herd);
+    for number in 0.. {
+        let nqn = format!("nqn.2026-11.example:many-{number}");
+        let allowed_hosts = (0..100).map(|host| format!("{nqn}:{host:0100}")).collect();
+        let namespaces = Vec::new();
+        let spec = SubsystemSpec { nqn, allow_any_host: false, allowed_hosts, namespaces, ..subsystem("a") };
+        match herd.ask(ControlRequest::CreateSubsystem(spec)) {
+            ControlResponse::Done => assert!(number < 1000, "it is full at last"),
+            ControlResponse::Refused(error) => {
+                assert_eq!(error.kind, ControlErrorKind::Exhausted, "{}", error.message);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(a.register(&mut herd, PERSISTS).same_code(Status::INTERNAL_ERROR));
+    assert_eq!(a.report(&mut herd).0.regctl.get(), 0);
+    // What does not persist needs no room.
+    assert_eq!(a.register(&mut herd, PERSISTENCE_STAYS), Status::SUCCESS);
+    rest(&mut herd, &mut a, Span::from_millis(200));
+    let mut herd = cut(herd, [&mut a, &mut b], 1, 9);
+    let (head, all) = b.report(&mut herd);
+    assert_eq!((head.generation.get(), head.ptpls, all.len()), (0, 0, 0));
 }
 
 /// What was answered holds, whenever the power goes; what was not may or may not.
@@ -231,12 +271,43 @@ fn changes_without_an_end_are_written_now_and_then() {
     assert!(times[71] > Span::from_secs(3), "{:?}", times[71]);
     assert_eq!(a.report(&mut herd).0.generation.get(), 72);
     // Whoever was quiet for a while is quick again.
-    let quiet_until = herd.now + Span::from_secs(4);
-    while herd.now < quiet_until {
-        a.host.work(&mut herd, false);
-        herd.step();
-    }
+    rest(&mut herd, &mut a, Span::from_secs(4));
     let begun = herd.now;
     assert_eq!(a.register(&mut herd, PERSISTS), Status::SUCCESS);
     assert!(herd.now.since(begun) < Span::from_millis(250));
+}
+
+/// Goal: a change that waited to be written when the shard of its hosts failed is not made: after a power cut hosts find what the shard's next
+/// life told them. Method: so many changes that those behind them wait, and a failure while one does.
+#[test]
+fn a_change_that_waits_when_its_shard_fails_is_not_made_later() {
+    let mut herd = Herd::new(device(10), 2, 10, Time::ZERO);
+    for name in ["z", "a"] {
+        herd.add_tenant(name, Isolation::Channel, 0);
+    }
+    assert_eq!(herd.home("vssd-a"), 1, "its shard is not the first one");
+    let (mut a, mut b) = (Reserver::new(1), Reserver::new(2));
+    b.meet(&mut herd);
+    for _ in 0..66 {
+        assert_eq!(a.register(&mut herd, PERSISTS), Status::SUCCESS);
+    }
+    let mut entry =
+        SubmissionEntry { opcode: opcode::io::RESERVATION_REGISTER, nsid: 1.into(), ..Default::default() };
+    ReservationCommand { action: REGISTER, persistence: PERSISTENCE_STAYS, ..NOTHING }.encode(&mut entry);
+    let token = b.host.begin_io(entry, Some(Buffer::copy_from([0, b.key].as_bytes())), 0);
+    // It is on its way to the catalog, where it waits for its turn.
+    rest(&mut herd, &mut b, Span::from_millis(5));
+    assert!(b.host.take_answer(token).is_none());
+    herd.fail(1);
+    [&mut a, &mut b].into_iter().for_each(|one| one.host.server_died());
+    let known = |herd: &mut Herd, one: &mut Reserver| {
+        let (head, all) = one.report(herd);
+        (head.generation.get(), all.iter().map(|one| one.hostid).collect::<Vec<_>>())
+    };
+    let told = known(&mut herd, &mut a);
+    assert_eq!(told, (66, vec![a.id]), "the change was not answered, and is forgotten");
+    // Time for all that waited to be written.
+    rest(&mut herd, &mut a, Span::from_secs(3));
+    let mut herd = cut(herd, [&mut a, &mut b], 2, 11);
+    assert_eq!(known(&mut herd, &mut b), told);
 }

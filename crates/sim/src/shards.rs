@@ -88,6 +88,11 @@ impl Shards {
         self.shards.insert(shard.into(), next);
     }
 
+    /// Whether something is on its way from one shard to another.
+    pub fn tells(&self, from: u16, to: u16) -> bool {
+        self.queues.get(&(from, to)).is_some_and(|queue| !queue.is_empty())
+    }
+
     /// The first shard, which administrators ask.
     pub fn lead(&self) -> &Shard<Device> {
         &self.shards[0]
@@ -262,6 +267,7 @@ impl Shards {
         }
         wrong
     }
+
     /// Whether the medium has power.
     pub fn is_powered(&self) -> bool {
         self.shards.iter().all(|shard| shard.media().emulated().is_powered())

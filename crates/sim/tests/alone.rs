@@ -376,3 +376,23 @@ fn requests_under_way_end_when_a_shard_fails() {
     }
     assert!(refused >= 3 && done >= 10, "{refused} refused, {done} done");
 }
+
+/// Goal: a question that waited for a shard and was sent to it again is answered, though the shard fails once more before it answers. Method: it
+/// fails as soon as it is back.
+#[test]
+fn a_question_outlives_two_failures() {
+    let mut book = PanicBook::default();
+    let mut rig = Rig::new();
+    set_up(&mut rig);
+    rig.fail(&mut book);
+    rig.ask_as(STATUS, ControlRequest::Status);
+    let serves = |rig: &Rig| rig.shards.all().all(diecut_shard::Shard::is_ready);
+    rig.run_until(|rig| serves(rig) && rig.shards.tells(0, 1));
+    assert_eq!(rig.answer(STATUS), None, "it is on its way to the shard");
+    rig.fail(&mut PanicBook::default());
+    rig.run_until(Rig::is_back);
+    rig.run_until(|rig| rig.actions.iter().any(|(_, action)| matches!(action, Action::Answer { .. })));
+    let Some(ControlResponse::Status(status)) = rig.answer(STATUS) else { panic!("it is answered") };
+    assert_eq!(status.vssds.len(), 2);
+    assert!(rig.shards.check_account().is_empty(), "{:?}", rig.shards.check_account());
+}

@@ -202,7 +202,15 @@ fn bad_blocks_are_tried_and_told_of() {
             world.media.add_fault(fault(OperationKind::Erase, 1));
             assert_eq!(purge(&mut world, one), Err(SpaceError::NotErased { blocks: 1 }));
         }
+        let before = erases(&world);
         assert_eq!(purge(&mut world, one), Ok(()), "it is tried each time");
+        assert_eq!(
+            erases(&world),
+            (before.0 + 1, before.1 + 1),
+            "what could not be erased may still be there"
+        );
+        let before = erases(&world);
+        assert_eq!((purge(&mut world, one), erases(&world)), (Ok(()), before), "until it was erased");
         assert_eq!(blocks_with(&world.media, GONE), []);
         assert_eq!(retired(&world), 1, "an erase makes it no better");
         world.pool.check_invariants();

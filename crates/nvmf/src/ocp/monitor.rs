@@ -289,6 +289,13 @@ mod test {
         let page = monitor.page(0, ms(60_000));
         assert_eq!(page.active.measured(Bucket::ALL[0], Read).0, 40);
         assert_eq!(page.active.measured(Bucket::ALL[0], Write).0, 90);
+        // The first one of each period.
+        let next_ms = u64::from(monitor.configuration().timer_threshold.get()) * TIMER_INCREMENT_S * 1000;
+        record(&mut monitor, Read, 30, next_ms);
+        record(&mut monitor, Read, 60, next_ms + 1000);
+        let page = monitor.page(0, ms(next_ms + 1000));
+        assert_eq!(page.static_.measured(Bucket::ALL[0], Read).0, 40);
+        assert_eq!(page.active.measured(Bucket::ALL[0], Read), (30, LatencyStamp::new(next_ms, false)));
     }
 
     /// Goal: when the timer runs out, everything active is static at once, and the next period begins then; a period without events leaves

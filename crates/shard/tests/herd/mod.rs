@@ -37,6 +37,7 @@ enum Carried {
 
 pub struct Herd {
     pub shards: Vec<Shard<Device>>,
+    config: ShardConfig,
     /// What is under way between two shards, in order.
     links: BTreeMap<(usize, usize), VecDeque<(Time, Carried)>>,
     streams: BTreeMap<u64, Stream>,
@@ -76,6 +77,7 @@ impl Herd {
         let open = |(seat, part): (Seat, Device)| Shard::seated(part, config.clone(), seat, now);
         let mut herd = Herd {
             shards: divide(device, shards).into_iter().map(open).collect(),
+            config: config.clone(),
             links: BTreeMap::new(),
             streams: BTreeMap::new(),
             next_stream: 0,
@@ -115,6 +117,16 @@ impl Herd {
             device.power_on();
         }
         (device, now)
+    }
+
+    /// A shard that is not the first one fails between two turns, and begins again by itself. Its streams are gone.
+    pub fn fail(&mut self, at: usize) {
+        for stream in self.streams.values_mut().filter(|stream| stream.shard == Some(at)) {
+            (stream.shard, stream.gone) = (None, true);
+        }
+        let failed = self.shards.remove(at);
+        let next = Shard::again(failed.into_remains(Vec::new()), self.config.clone(), self.now);
+        self.shards.insert(at, next);
     }
 
     fn note(&mut self, what: u64) {

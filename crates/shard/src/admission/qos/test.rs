@@ -275,6 +275,26 @@ fn a_changed_set_keeps_its_second_level() {
     assert_eq!(shaper.release(Time::ZERO, true), None, "its second bucket is empty");
 }
 
+/// What is counted in another unit begins anew, in both buckets: a level of bytes says nothing of commands.
+#[test]
+fn a_set_that_counts_otherwise_begins_anew() {
+    let mut shaper = Shaper::new(None);
+    shaper.define("a", definition(1, 100, 100, SecondRate::Limited(1)), Time::ZERO);
+    let set = shaper.set_of(Some("a"));
+    assert!(shaper.ask(0, set, 1, Time::ZERO).is_some());
+    assert_eq!(shaper.ask(0, set, 100, Time::ZERO), None);
+    assert!(shaper.release(Time::ZERO, true).is_some(), "its second bucket was full");
+    let commands = definition(1, 2, 2, SecondRate::Limited(1));
+    shaper.define("a", SetDefinition { unit: TokenUnit::Command, ..commands }, Time::ZERO);
+    shaper.ask(0, set, 4096, Time::ZERO).expect("its first bucket is full");
+    for _ in 0..2 {
+        assert_eq!(shaper.ask(0, set, 4096, Time::ZERO), None);
+        assert!(shaper.release(Time::ZERO, true).is_some(), "its second bucket was full again");
+    }
+    assert_eq!(shaper.ask(0, set, 4096, Time::ZERO), None);
+    assert_eq!(shaper.release(Time::ZERO, true), None);
+}
+
 /// A set without a threshold has one state: while it pays back what was larger than its bucket, it gets nothing that is idle.
 #[test]
 fn one_state_stays_one_state_below_zero() {
