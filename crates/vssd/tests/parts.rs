@@ -202,3 +202,26 @@ fn channels_change_hands_and_come_back() {
     let block = whole.write(d, 0, 6);
     assert_eq!(whole.read(d, block), 6);
 }
+
+/// Goal: whoever keeps account of all channels gives none away whose content is being exchanged in a part that began again, and all others. Method:
+/// what such a part says it has, and for each channel whether a vSSD could lie there.
+#[test]
+fn exchanges_of_a_part_that_began_again_are_accounted_for() {
+    let options = Options { backing: Backing::Tags, pacing: Pacing::Unpaced, seed: 2, ..Options::default() };
+    let mut profile = Profile::named("tiny").unwrap();
+    profile.geometry.channels = 4;
+    let Half { mut pool, device } = open(Device::create(&profile, options).unwrap());
+    let channels = 0..device.geometry().channels;
+    let dies_per_channel = u32::from(device.geometry().dies_per_channel);
+    let free = |pool: &Pool| -> Vec<u16> {
+        let can = |channel: &u16| pool.choose_places(Isolation::Channel, 0, 1, |one| one == *channel).is_ok();
+        channels.clone().filter(can).collect()
+    };
+    assert_eq!(free(&pool), [0, 1, 2, 3]);
+    account_for_exchanges(&mut pool, &[1, 2], &[[dies_per_channel, 2 * dies_per_channel]]);
+    assert_eq!(free(&pool), [0, 3]);
+    account_for_exchanges(&mut pool, &[0, 3], &[]);
+    assert_eq!(free(&pool), [0, 3], "another part says nothing of them");
+    account_for_exchanges(&mut pool, &[1, 2], &[]);
+    assert_eq!(free(&pool), [0, 1, 2, 3], "it was forgotten");
+}
