@@ -1,6 +1,6 @@
-//! Whether reclaim unit handles fit a space.
+//! Whether reclaim unit handles and reclaim groups fit a space.
 
-use crate::{Placement, PlacementHandle, reserve, segments, staging};
+use crate::{Layout, Placement, PlacementHandle, UnitReference, reserve, segments, staging};
 use diecut_vssd::space::EraseBlockSpace;
 
 /// Why a log cannot have so many reclaim unit handles.
@@ -12,25 +12,46 @@ pub enum PlacementError {
         /// Handles that were asked for.
         handles: u16,
     },
-    /// Each handle keeps a reclaim unit open, and each stream of the cleaner, too.
+    /// Units cannot be shared out evenly.
+    #[error("{groups} reclaim groups: the vSSD has {units} units, so use a number that divides them")]
+    Groups {
+        /// Groups that were asked for.
+        groups: u16,
+        /// Units of the vSSD.
+        units: u16,
+    },
+    /// More handles in groups than the format can tell apart.
     #[error(
-        "{handles} reclaim unit handles need {needed} reclaim units, and the vSSD has {available}: ask for fewer or more capacity"
+        "{handles} reclaim unit handles in each of {groups} reclaim groups: both together make no more than {}, so ask for fewer of one",
+        UnitReference::COUNT_MAX
+    )]
+    References {
+        /// Handles that were asked for.
+        handles: u16,
+        /// Groups that were asked for.
+        groups: u16,
+    },
+    /// Each handle keeps a reclaim unit open in each group, and each stream of the cleaner, too.
+    #[error(
+        "{handles} reclaim unit handles need {needed} reclaim units in each reclaim group, and the vSSD has {available} there: ask for fewer or more capacity"
     )]
     ReclaimUnits {
         /// Handles that were asked for.
         handles: u16,
-        /// Reclaim units without which nothing could be stored.
+        /// Reclaim units of a group without which nothing could be stored.
         needed: u32,
-        /// Those of the vSSD.
+        /// Those of a group.
         available: u32,
     },
-    /// Each handle keeps a slot of protected memory.
+    /// Each handle keeps a slot of protected memory for each group.
     #[error(
-        "{handles} reclaim unit handles need {needed} slots of protected memory, and the vSSD has {available}: ask for fewer"
+        "{handles} reclaim unit handles in {groups} reclaim groups need {needed} slots of protected memory, and the vSSD has {available}: ask for fewer"
     )]
     Slots {
         /// Handles that were asked for.
         handles: u16,
+        /// Groups that were asked for.
+        groups: u16,
         /// Slots without which they would wait for each other.
         needed: u32,
         /// Those of the vSSD.
@@ -48,20 +69,38 @@ impl Placement {
         space: &dyn EraseBlockSpace,
         staging_size_bytes: Option<usize>,
     ) -> Result<(), PlacementError> {
-        let handles = self.handles;
+        let Placement { handles, groups, .. } = self;
         if !(1..=PlacementHandle::COUNT_MAX).contains(&handles) {
             return Err(PlacementError::Count { handles });
         }
-        let layout = staging::layout_for(space, staging_size_bytes, self);
-        let available = segments::count_for(&layout, space);
+        let units = space.unit_count();
+        if groups == 0 || !units.is_multiple_of(groups) {
+            return Err(PlacementError::Groups { groups, units });
+        }
+        if self.references() > UnitReference::COUNT_MAX.into() {
+            return Err(PlacementError::References { handles, groups });
+        }
+        self.check_fitting(self, space, staging_size_bytes)
+    }
+
+    /// Whether a log whose segments lie as these groups say has room for what `fitting` tells apart.
+    fn check_fitting(
+        self,
+        fitting: Placement,
+        space: &dyn EraseBlockSpace,
+        staging_size_bytes: Option<usize>,
+    ) -> Result<(), PlacementError> {
+        let Placement { handles, groups, .. } = fitting;
+        let layout = staging::layout_for(space, staging_size_bytes, self, fitting);
+        let available = segments::count_for(&layout, space) / u32::from(groups);
         let needed = reserve::kept_segments(&layout, available) + 1;
         if needed > available {
             return Err(PlacementError::ReclaimUnits { handles, needed, available });
         }
         let slots = staging::protected_slots(&layout, staging_size_bytes) as u32;
         let needed = staging::slots_needed(&layout) as u32;
-        if handles > 1 && slots > 0 && slots < needed {
-            return Err(PlacementError::Slots { handles, needed, available: slots });
+        if fitting.references() > 1 && slots > 0 && slots < needed {
+            return Err(PlacementError::Slots { handles, groups, needed, available: slots });
         }
         Ok(())
     }
@@ -73,21 +112,31 @@ impl Placement {
         space: &dyn EraseBlockSpace,
         staging_size_bytes: Option<usize>,
     ) -> Option<usize> {
-        let layout = staging::layout_for(space, staging_size_bytes, self);
-        let unsafe_chunks = usize::from(self.handles) * layout.unsafe_tail_chunks() as usize;
+        let layout = staging::layout_for(space, staging_size_bytes, self, self);
+        let unsafe_chunks = self.references() as usize * layout.unsafe_tail_chunks() as usize;
         let slots = staging::slots_needed(&layout) + unsafe_chunks;
         let wanted = slots * staging::Slot::size_bytes(&layout);
-        (self.handles > 1 && staging_size_bytes.is_some_and(|bytes| bytes < wanted)).then_some(wanted)
+        (self.references() > 1 && staging_size_bytes.is_some_and(|bytes| bytes < wanted)).then_some(wanted)
     }
 
-    /// As many of these handles as fit: a log that was made with them always has them. What it cannot have goes to the first one.
-    pub(crate) fn fitting(self, space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> Placement {
+    /// Where segments of a log lie that was made with these, and what it tells apart: as many of the handles as fit, and where there are
+    /// several groups everything or nothing. What it cannot have goes to the first one. A log that was made with them lacks them only when it has
+    /// less protected memory than then.
+    pub(crate) fn layout(self, space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> Layout {
         let handles = self.handles.clamp(1, PlacementHandle::COUNT_MAX);
-        let fits = |handles: &u16| {
-            let fewer = Placement { handles: *handles, ..self };
-            *handles == 1 || fewer.check(space, staging_size_bytes).is_ok()
+        let is_even = self.groups > 0 && space.unit_count().is_multiple_of(self.groups);
+        let made = Placement { handles, groups: if is_even { self.groups } else { 1 }, ..self };
+        let fits = |fewer: &Placement| {
+            fewer.references() == 1
+                || fewer.references() <= UnitReference::COUNT_MAX.into()
+                    && made.check_fitting(*fewer, space, staging_size_bytes).is_ok()
         };
-        let handles = (1..=handles).rev().find(fits).unwrap_or(1);
-        Placement { handles, ..self }
+        let fitting = if made.groups == 1 {
+            (1..=handles).rev().map(|handles| Placement { handles, ..made }).find(fits)
+        } else {
+            Some(made).filter(fits)
+        };
+        let fitting = fitting.unwrap_or(Placement { handles: 1, groups: 1, ..made });
+        staging::layout_for(space, staging_size_bytes, made, fitting)
     }
 }

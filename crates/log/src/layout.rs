@@ -1,5 +1,5 @@
-use crate::Streams;
 use crate::divisor::Divisor;
+use crate::{ReclaimGroup, Streams};
 use diecut_units::ContentMode;
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
 use zerocopy::FromZeros;
@@ -60,7 +60,7 @@ pub struct Layout {
     pub shape: BlockShape,
     /// Members of a segment.
     pub width: u32,
-    /// Groups of units; a segment lies within one.
+    /// Groups of units; a segment lies within one. Each reclaim group has as many of them, those of the first one come first.
     pub groups: u32,
     /// IUs of a program unit.
     pub unit_ius: u32,
@@ -85,13 +85,17 @@ const WIDTH_MAX: u32 = 16;
 const CHUNK_IUS: u32 = 128;
 
 impl Layout {
-    /// Lays segments over `unit_count` units.
+    /// Lays segments over `unit_count` units, so that none lies in two of `reclaim_groups` groups of them.
     ///
     /// # Panics
-    /// If the shape leaves no room for the log's part of the OOB.
-    pub fn new(shape: BlockShape, unit_count: u16) -> Layout {
+    /// If the shape leaves no room for the log's part of the OOB, or units cannot be shared out evenly.
+    pub fn new(shape: BlockShape, unit_count: u16, reclaim_groups: u16) -> Layout {
         let units = u32::from(unit_count);
-        let width = (1..=WIDTH_MAX.min(units)).rev().find(|width| units.is_multiple_of(*width)).unwrap_or(1);
+        let units_of_group = units / u32::from(reclaim_groups);
+        let is_even = units_of_group * u32::from(reclaim_groups) == units;
+        assert!(is_even, "I-L39: each reclaim group has as many units");
+        let widths = (1..=WIDTH_MAX.min(units_of_group)).rev();
+        let width = widths.into_iter().find(|width| units_of_group.is_multiple_of(*width)).unwrap_or(1);
         let unit_ius = shape.program_unit_ius();
         let segment_units = shape.program_units() * width;
         let segment_ius = segment_units * unit_ius;
@@ -171,6 +175,14 @@ impl Layout {
     /// Unit of a member of a segment in `group`.
     pub fn member(&self, group: u32, column: u32) -> UnitIndex {
         UnitIndex((group * self.width + column) as u16)
+    }
+    /// Groups of each reclaim group.
+    pub fn groups_per_reclaim_group(&self) -> u32 {
+        self.groups / u32::from(self.streams.placement().groups)
+    }
+    /// The reclaim group of a block.
+    pub fn reclaim_group_of(&self, block: LogicalBlock) -> ReclaimGroup {
+        ReclaimGroup((self.column_of(block).0 / self.groups_per_reclaim_group()) as u16)
     }
     /// Group and member of a block.
     pub fn column_of(&self, block: LogicalBlock) -> (u32, u32) {

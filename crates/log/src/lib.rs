@@ -47,7 +47,9 @@ pub use format::{RecoveredChunk, anchor, head, mark, walk};
 pub use layout::{Layout, LogAddress, SegmentIndex, StoredAddress};
 pub use log::{Log, LogConfig};
 pub use owner::Owner;
-pub use placement::{Placement, PlacementHandle, PlacementIsolation};
+pub use placement::{
+    Placement, PlacementHandle, PlacementIsolation, PlacementTarget, ReclaimGroup, UnitReference,
+};
 pub use purge::PurgeError;
 pub use segments::NO_BLOCK;
 pub use staging::SLOT_HEADER_SIZE_BYTES;

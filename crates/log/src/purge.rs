@@ -14,7 +14,7 @@ use crate::condition::{NO_GOOD_BLOCKS, NO_ROOM};
 use crate::segments::{Segment, SegmentState, Segments};
 use crate::token::TOKEN_PURGE;
 use crate::writer::Writer;
-use crate::{Stream, StreamKind};
+use crate::{ReclaimGroup, Stream, StreamKind};
 use diecut_units::{mark, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceError, SpaceToken};
 
@@ -183,13 +183,19 @@ impl Purge {
         self.stage = Some(Stage::Over(result));
     }
 
-    /// The next victim, outside of some groups. If room `is_short`, every other one is the cleaner's.
-    pub fn choose(&mut self, walked: &[u32], is_short: bool, writer: &Writer) -> Option<u32> {
+    /// The next victim in a reclaim group, outside of some groups of units. If room `is_short`, every other one is the cleaner's.
+    pub fn choose(
+        &mut self,
+        group: ReclaimGroup,
+        walked: &[u32],
+        is_short: bool,
+        writer: &Writer,
+    ) -> Option<u32> {
         let Some(Stage::Moving { before }) = self.stage else { return None };
         if is_short && std::mem::take(&mut self.is_cleaners_turn) {
             return None;
         }
-        let segment = writer.segments.pick_older(before, walked)?;
+        let segment = writer.segments.pick_older(before, group, walked)?;
         self.is_cleaners_turn = true;
         Some(segment)
     }
@@ -241,14 +247,15 @@ impl Segments {
         self.layout.streams.data().find(is_older)
     }
 
-    /// The one of them with the least to copy that can be cleaned now, outside of some groups.
-    fn pick_older(&self, sequence: u64, walked: &[u32]) -> Option<u32> {
+    /// The one of them in a reclaim group with the least to copy that can be cleaned now, outside of some groups of units.
+    fn pick_older(&self, sequence: u64, group: ReclaimGroup, walked: &[u32]) -> Option<u32> {
         let may = |(index, segment): &(u32, &Segment)| {
             Segments::is_older(segment, sequence)
                 && segment.state() == SegmentState::Sealed
                 && segment.chunks == 0
                 && !segment.is_unreclaimable
                 && *index < self.flash_count()
+                && self.reclaim_group_of(*index) == group
                 && !walked.contains(&self.group_of(*index))
         };
         let least = self.iter().filter(may).min_by_key(|(index, _)| self.valid(*index));
@@ -265,7 +272,7 @@ fn ended(writer: &Writer) -> Option<PurgeError> {
     if let Some(reason) = condition.read_only() {
         return Some(PurgeError::ReadOnly(reason));
     }
-    writer.supply.has_no_room().then_some(PurgeError::NoRoom(NO_ROOM))
+    writer.has_no_room().then_some(PurgeError::NoRoom(NO_ROOM))
 }
 
 impl std::fmt::Display for Purge {

@@ -1,12 +1,13 @@
-//! Supply: erase blocks for the segments that are opened next, and how many there are.
+//! Supply: erase blocks for the segments of a reclaim group that are opened next, and how many there are.
 
 use crate::anchors::Anchors;
 use crate::condition::{Condition, NO_GOOD_BLOCKS};
 use crate::segments::{Blocks, NO_BLOCK, Segments};
-use crate::{Layout, PerKind, Stream, StreamKind};
+use crate::{Layout, PerKind, PlacementHandle, ReclaimGroup, Stream, StreamKind};
 use diecut_units::mutant;
 use diecut_vssd::space::{EraseBlockSpace, Purpose, SpaceError, UnitIndex};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// `Purpose` of the erase blocks of segments.
 pub const PURPOSE_SEGMENT: Purpose = Purpose(1);
@@ -22,11 +23,14 @@ struct Prepared {
     blocks: Blocks,
 }
 
-/// Erase blocks that segments can get.
+/// Erase blocks that segments of a reclaim group can get.
 pub(crate) struct Supply {
+    reclaim_group: ReclaimGroup,
+    /// The groups of units that are its own.
+    groups: Range<u32>,
     /// Streams of a kind share what is taken ahead: it is for the one that needs it first.
     prepared: PerKind<Option<Prepared>>,
-    /// Segments opened in each group.
+    /// Segments opened in each of these groups.
     opened: Vec<u64>,
     free_segments: u32,
     /// As many as would be free if anchors took no blocks: one that is written takes some, and soon gives as many back.
@@ -40,10 +44,14 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    pub fn new(layout: &Layout) -> Supply {
+    pub fn new(reclaim_group: ReclaimGroup, layout: &Layout) -> Supply {
+        let count = layout.groups_per_reclaim_group();
+        let first = u32::from(reclaim_group.0) * count;
         Supply {
+            reclaim_group,
+            groups: first..first + count,
             prepared: PerKind::default(),
-            opened: vec![0; layout.groups as usize],
+            opened: vec![0; count as usize],
             free_segments: 0,
             free_without_anchors: 0,
             counted_at: 0,
@@ -102,7 +110,7 @@ impl Supply {
     /// Segments that could be opened now, without what anchors hold and with it.
     fn counted(&self, layout: &Layout, anchors: &Anchors, space: &dyn EraseBlockSpace) -> (u32, u32) {
         let (mut free, mut free_without_anchors) = (0, 0);
-        for group in 0..layout.groups {
+        for group in self.groups.clone() {
             // Members that were prepared have more.
             let prepared = self.prepared.0.iter().flatten().filter(|prepared| prepared.group == group);
             let prepared: SmallVec<[u32; StreamKind::COUNT]> =
@@ -134,7 +142,8 @@ impl Supply {
     /// Looks whether the medium has room again, if it had none.
     pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
         if self.has_no_room && !self.is_blind_to_room() {
-            let (layout, group) = (&segments.layout, self.calm_group(Stream::USER, segments));
+            let (layout, group) =
+                (&segments.layout, self.calm_group(self.stream_of_hosts(segments), segments));
             self.has_no_room = !(0..layout.width).all(|member| space.make_room(layout.member(group, member)));
         }
     }
@@ -148,9 +157,10 @@ impl Supply {
         space: &mut dyn EraseBlockSpace,
     ) -> Option<Blocks> {
         let layout = &segments.layout;
-        let first_group = self.group_to_open(stream, segments);
-        for step in 0..layout.groups {
-            let group = (first_group + step) % layout.groups;
+        let count = self.groups.len() as u32;
+        let first_step = self.group_to_open(stream, segments) - self.groups.start;
+        for step in 0..count {
+            let group = self.groups.start + (first_step + step) % count;
             let prepared =
                 self.best_prepared(stream, group, layout, space).and_then(|set| self.prepared[set].take());
             let mut blocks = prepared.map_or_else(SmallVec::new, |prepared| prepared.blocks);
@@ -170,7 +180,7 @@ impl Supply {
             assert!(members.all(|(found, own)| found == own), "I-L3: a segment has a block on each member");
             if blocks.len() == layout.width as usize {
                 self.has_no_room = false;
-                self.opened[group as usize] += 1;
+                self.opened[(group - self.groups.start) as usize] += 1;
                 return Some(blocks);
             }
             for block in blocks {
@@ -211,22 +221,29 @@ impl Supply {
     /// The group in which a stream is to open its next segment: one in which no other stream programs, so that all dies have
     /// something to do, as long as all groups are worn alike.
     fn calm_group(&self, stream: Stream, segments: &Segments) -> u32 {
-        let groups = 0..segments.layout.groups;
+        let groups = self.groups.clone();
         groups.min_by_key(|group| self.calmness(stream, *group, segments)).expect("there is a group")
+    }
+
+    /// Host data of the first handle.
+    fn stream_of_hosts(&self, segments: &Segments) -> Stream {
+        segments.layout.streams.of_host(self.reclaim_group, PlacementHandle(0))
     }
 
     /// Segments opened in a group, and those that will be because they are prepared.
     fn opened_or_prepared(&self, group: u32) -> u64 {
         let sets = StreamKind::DATA.iter().filter_map(|set| self.prepared[*set].as_ref());
-        self.opened[group as usize] + sets.filter(|set| set.group == group).count() as u64
+        let opened = self.opened[(group - self.groups.start) as usize];
+        opened + sets.filter(|set| set.group == group).count() as u64
     }
 
     /// The less, the better for this stream's next segment.
     fn calmness(&self, stream: Stream, group: u32, segments: &Segments) -> (bool, usize, u64) {
-        let others = segments.layout.streams.data().filter(|other| *other != stream);
-        let groups = 0..segments.layout.groups;
+        let streams = segments.layout.streams;
+        let own = StreamKind::DATA.into_iter().flat_map(|kind| streams.in_group(kind, self.reclaim_group));
+        let others = own.filter(|other| *other != stream);
         let opened_least =
-            groups.map(|group| self.opened_or_prepared(group)).min().expect("there is a group");
+            self.groups.clone().map(|group| self.opened_or_prepared(group)).min().expect("there is a group");
         let opened = self.opened_or_prepared(group);
         let is_ahead = opened - opened_least > GROUPS_APART;
         let is_of = |other: Stream| segments.open_of(other).is_some_and(|s| segments.group_of(s) == group);
@@ -246,7 +263,7 @@ impl Supply {
             sets.any(|set| is_of(set) && self.is_whole(*set, &segments.layout))
         };
         let key = |group: &u32| (!is_whole(*group), self.calmness(stream, *group, segments));
-        (0..segments.layout.groups).min_by_key(key).expect("there is a group")
+        self.groups.clone().min_by_key(key).expect("there is a group")
     }
 
     /// What was prepared in a group and can be made whole: meant for this stream, the longest first, or for another one, because
@@ -274,12 +291,14 @@ impl Supply {
     /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
     /// staging lasts. Whether none was due.
     pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) -> bool {
-        let mut none_due = !self.prepare_next(Stream::Map, StreamKind::Map, segments, space);
+        let has_leaves = self.reclaim_group == ReclaimGroup::FIRST;
+        let mut none_due = !(has_leaves && self.prepare_next(Stream::Map, StreamKind::Map, segments, space));
         let layout = &segments.layout;
         // Of each kind the stream whose segment is the fullest.
         let filled_of = |stream: Stream| segments.open_of(stream).map_or(0, |at| segments[at].next_unit);
         let fullest = |kind: StreamKind| {
-            let streams = layout.streams.of(kind).map(|stream| (filled_of(stream), stream));
+            let streams = layout.streams.in_group(kind, self.reclaim_group);
+            let streams = streams.map(|stream| (filled_of(stream), stream));
             streams.reduce(|one, other| if other.0 > one.0 { other } else { one }).expect("there is one")
         };
         let [of_writers, of_cleaner] = StreamKind::DATA.map(fullest);

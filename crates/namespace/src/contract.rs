@@ -9,7 +9,7 @@ pub use diecut_openchannel::contract::{
     ChunkNotice, ChunkRefusal, ChunkState, ChunkView, ErrorRate, LbaList, LbaRun, ListBits,
 };
 pub use diecut_openchannel::{ChunkIndex, ChunkShape};
-pub use diecut_volume::contract::PlacementHandle;
+pub use diecut_volume::contract::{PlacementHandle, PlacementTarget, ReclaimGroup};
 pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
 pub use diecut_zoned::states::{ZoneAction, ZoneRefusal, ZoneState};
 pub use diecut_zoned::{CHANGED_ZONES_MAX, ChangedZones};
@@ -69,8 +69,8 @@ pub enum NamespaceOperation {
         data: Buffer,
         /// Durable against power cuts before completion.
         force_unit_access: bool,
-        /// The reclaim unit handle of the vSSD that it goes to; of a namespace without handles the first one.
-        placement: PlacementHandle,
+        /// Where it goes on the vSSD; of a namespace without handles to the first one.
+        placement: PlacementTarget,
     },
     /// Makes everything that completed before durable against power cuts.
     Flush,
@@ -223,7 +223,7 @@ pub struct NamespaceCopy {
     /// Durable against power cuts before completion.
     pub force_unit_access: bool,
     /// As for a write.
-    pub placement: PlacementHandle,
+    pub placement: PlacementTarget,
 }
 
 impl NamespaceCopy {

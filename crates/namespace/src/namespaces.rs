@@ -356,7 +356,7 @@ impl Default for Namespaces {
 fn translate(error: VolumeError) -> NamespaceError {
     match error {
         VolumeError::Unrecovered { iu } => NamespaceError::Unrecovered { lba: iu },
-        VolumeError::Full => NamespaceError::CapacityExceeded,
+        VolumeError::Full | VolumeError::GroupFull => NamespaceError::CapacityExceeded,
         VolumeError::ReadOnly { reason } => NamespaceError::ReadOnly { reason },
         VolumeError::NoRoom { reason } => NamespaceError::NoRoom { reason },
         VolumeError::NotErased { reason } => NamespaceError::NotErased { reason },

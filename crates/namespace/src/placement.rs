@@ -52,6 +52,8 @@ pub struct PlacementProperties {
     pub is_given: bool,
     /// Handles of the vSSD that it lies on.
     pub vssd_handles: u16,
+    /// Reclaim groups of that vSSD, at least 1: each of its handles references a reclaim unit in each of them.
+    pub groups: u16,
     /// Data of a handle never lie in one reclaim unit with those of another one; else they may be moved next to them.
     pub is_persistent: bool,
     /// Bytes of a reclaim unit.

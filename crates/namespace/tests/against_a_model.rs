@@ -135,7 +135,7 @@ fn run(seed: u64) {
                             range,
                             data,
                             force_unit_access: false,
-                            placement: PlacementHandle::default(),
+                            placement: PlacementTarget::default(),
                         },
                         plain(Ok(())),
                     )
@@ -156,7 +156,7 @@ fn run(seed: u64) {
                         sources: [range, range].into_iter().collect(),
                         first_lba: to,
                         force_unit_access: false,
-                        placement: PlacementHandle::default(),
+                        placement: PlacementTarget::default(),
                     };
                     let fits = inside && to + 2 * u64::from(lba_count) <= SIZE_LBAS;
                     let is_small = 2 * lba_count <= COPY_LBAS_MAX;

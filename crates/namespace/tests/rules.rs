@@ -91,7 +91,7 @@ fn lengths_and_transfers_are_checked() {
         range: range(0, 2),
         data: Buffer::copy_from(&[1; 4096]),
         force_unit_access: false,
-        placement: PlacementHandle::default(),
+        placement: PlacementTarget::default(),
     };
     assert!(matches!(refused(&mut namespaces, short), NamespaceError::InvalidField { .. }));
 }
@@ -133,7 +133,7 @@ fn large_write(lba_count: u32) -> NamespaceOperation {
         range: range(0, lba_count),
         data,
         force_unit_access: true,
-        placement: PlacementHandle::default(),
+        placement: PlacementTarget::default(),
     }
 }
 
@@ -237,7 +237,7 @@ fn a_read_only_namespace_reads_but_does_not_write() {
         range: range(0, 1),
         data: Buffer::copy_from(&[1; 4096]),
         force_unit_access: false,
-        placement: PlacementHandle::default(),
+        placement: PlacementTarget::default(),
     };
     let zeroes = NamespaceOperation::WriteZeroes {
         range: range(0, 1),
@@ -467,7 +467,7 @@ fn every_piece_forces_unit_access() {
             range: range(0, 48),
             data,
             force_unit_access,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         }
     };
     for (forced, operation) in [true, false].into_iter().flat_map(|f| [(f, zeroes(f)), (f, write(f))]) {

@@ -138,7 +138,7 @@ pub(crate) fn operation(
             NamespaceOperation::Read { range, destination: pool.take(bytes) }
         }
         opcode::WRITE => {
-            let placement = placement::handle_of_write(namespace.properties.placement.as_ref(), &wire);
+            let placement = placement::target_of_write(namespace.properties.placement.as_ref(), &wire);
             NamespaceOperation::Write { range, data: host_data(), force_unit_access, placement }
         }
         opcode::COMPARE => NamespaceOperation::Compare { range, data: host_data() },
@@ -146,7 +146,7 @@ pub(crate) fn operation(
         opcode::WRITE_UNCORRECTABLE => NamespaceOperation::WriteUncorrectable { range },
         // The directive of a copy stands where that of a write does.
         opcode::COPY => {
-            let placement = placement::handle_of_write(namespace.properties.placement.as_ref(), &wire);
+            let placement = placement::target_of_write(namespace.properties.placement.as_ref(), &wire);
             copy::operation(entry, &host_data(), placement)?
         }
         opcode::WRITE_ZEROES => {

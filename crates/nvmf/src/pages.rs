@@ -12,7 +12,7 @@ use crate::queue::{SlotIndex, SlotState};
 use crate::shared::Shared;
 use crate::subsystems::Subsystem;
 use crate::token::command_token;
-use diecut_namespace::contract::{NamespaceId, PlacementHandle};
+use diecut_namespace::contract::{NamespaceId, PlacementTarget};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, GetFeatures, Select, SetFeatures, fid};
 use diecut_nvme::log_page::lid;
@@ -300,7 +300,7 @@ pub(crate) fn ask(
     actions: &mut Vec<Action>,
     connection: &mut Connection,
     slot_index: SlotIndex,
-    updates: Vec<PlacementHandle>,
+    updates: Vec<PlacementTarget>,
     namespace: Option<NamespaceId>,
 ) {
     let index = connection.subsystem.expect("I-T19: what is put off concerns a subsystem");

@@ -35,12 +35,22 @@ fn handles(all: &[u16]) -> PlacementHandles {
     PlacementHandles::new(&all.iter().map(|one| PlacementHandle(*one)).collect::<Vec<_>>())
 }
 
+fn in_group(group: Option<u16>, handle: u16) -> PlacementTarget {
+    PlacementTarget { handle: PlacementHandle(handle), group: group.map(ReclaimGroup) }
+}
+
+/// A handle where there is one group.
+fn whole(handle: u16) -> PlacementTarget {
+    in_group(Some(0), handle)
+}
+
 fn placed(all: &[u16], is_given: bool) -> Option<PlacementProperties> {
     let (vssd_handles, unit_bytes) = (4, 96 << 20);
     Some(PlacementProperties {
         handles: handles(all),
         is_given,
         vssd_handles,
+        groups: 1,
         is_persistent: true,
         unit_bytes,
     })
@@ -139,7 +149,16 @@ impl Hosted {
     }
 
     /// Where a write was to go.
+    /// The handle that a write goes to.
     fn write(&mut self, nsid: u32, directive: Option<(u8, u16)>) -> Result<u16, Status> {
+        self.target_of_write(nsid, directive).map(|target| target.handle.0)
+    }
+
+    fn target_of_write(
+        &mut self,
+        nsid: u32,
+        directive: Option<(u8, u16)>,
+    ) -> Result<PlacementTarget, Status> {
         let mut entry = self.world.rw(opcode::io::WRITE, 0, 1, SglDescriptor::in_capsule(LBA as u32));
         entry.nsid = nsid.into();
         let (directive_type, directive_specific) = directive.unwrap_or((0, 0));
@@ -150,10 +169,10 @@ impl Hosted {
         let capsule = self.world.capsule(self.io, entry, &[7; LBA]);
         self.world.send(self.io, &capsule);
         let place = |command: &NamespaceCommand| match &command.operation {
-            NamespaceOperation::Write { placement, .. } => placement.0,
+            NamespaceOperation::Write { placement, .. } => *placement,
             _ => panic!("{command:?}"),
         };
-        let places: Vec<u16> = self.world.held.iter().map(place).collect();
+        let places: Vec<PlacementTarget> = self.world.held.iter().map(place).collect();
         self.world.release_held();
         let reply = self.world.reply(self.io, entry.command_id.get()).expect("answered");
         if reply.status.is_success() { Ok(places[0]) } else { Err(reply.status) }
@@ -374,15 +393,15 @@ fn handles_tell_how_full_they_are_and_get_a_fresh_reclaim_unit() {
     assert_eq!(host.receive(PLAIN, IoManagementReceive::NO_ACTION, 16).data, [0; 16]);
 
     assert_eq!(host.set_events(PLACED, 1, &[0], true), Status::SUCCESS);
-    host.world.placement.partly_written = vec![PlacementHandle(0), PlacementHandle(2)];
+    host.world.placement.partly_written = vec![whole(0), whole(2)];
     assert_eq!(host.update(PLACED, &[2, 1]), Status::SUCCESS);
-    assert_eq!(host.world.updated, [PlacementHandle(2), PlacementHandle(0)]);
+    assert_eq!(host.world.updated, [whole(2), whole(0)]);
     let [event] = host.events()[..] else { panic!("one event: nobody wanted those of the other handle") };
     assert_eq!((event.kind, event.pid.get(), event.handle.get(), event.nsid.get()), (0, 1, 0, PLACED));
 
     host.world.updated.clear();
     assert_eq!(host.update(PLACED, &[1, 1]), Status::SUCCESS);
-    assert_eq!(host.world.updated, [PlacementHandle(0)], "once is enough");
+    assert_eq!(host.world.updated, [whole(0)], "once is enough");
     host.world.updated.clear();
     assert_eq!(host.update(PLACED, &[1, 3]), INVALID, "nothing of a list that names nothing is done");
     assert_eq!(host.update(PLACED, &[0, 1, 2, 0, 1]), INVALID, "more than MAXPIDS");
@@ -391,6 +410,60 @@ fn handles_tell_how_full_they_are_and_get_a_fresh_reclaim_unit() {
     assert_eq!(host.receive(PLACED, 2, 16).status, INVALID);
     assert_eq!(host.receive(PLACED, 1, 2 << 20).status, INVALID, "more than a transfer");
     assert!(host.world.updated.is_empty());
+}
+
+/// Goal: with several reclaim groups the upper bits of a placement identifier are the group, everywhere. Method: three handles in five groups, so three
+/// bits, of which three values name nothing.
+#[test]
+fn placement_identifiers_name_groups() {
+    const GROUPS: u16 = 5;
+    let grouped = |all: &[u16], is_given| {
+        placed(all, is_given).map(|one| PlacementProperties { groups: GROUPS, ..one })
+    };
+    let mut host = hosted_with([grouped(&[3, 0, 2], false), grouped(&[1], true), None]);
+    host.world.placement.available_lbas = (0..4 * u64::from(GROUPS)).map(|place| 100 + place).collect();
+    let pid = |group: u16, handle: u16| group << 13 | handle;
+    let at = |group: u16, handle: u16| in_group(Some(group), handle);
+
+    let page = host.log(lid::FDP_CONFIGURATIONS, 16 + 80);
+    let [configuration] = &parse_configurations(&page).unwrap()[..] else { panic!("one configuration") };
+    let told =
+        (configuration.rgif, configuration.groups, configuration.pids_less_one, configuration.handles.len());
+    assert_eq!(told, (3, 5, 19, 4));
+
+    assert_eq!(host.target_of_write(PLACED, None), Ok(in_group(None, 3)), "whatever group has room");
+    for (group, handle, of_vssd) in [(0, 0, 3), (4, 1, 0), (2, 2, 2)] {
+        assert_eq!(host.target_of_write(PLACED, Some((2, pid(group, handle)))), Ok(at(group, of_vssd)));
+    }
+    assert_eq!(host.target_of_write(GIVEN, Some((2, pid(3, 0)))), Ok(at(3, 1)));
+    let invalid = event_kind::INVALID_PLACEMENT_IDENTIFIER;
+    assert_eq!(host.set_events(PLACED, 0, &[invalid], true), Status::SUCCESS);
+    for nothing in [pid(5, 0), pid(0, 3), 3] {
+        assert_eq!(host.target_of_write(PLACED, Some((2, nothing))), Ok(in_group(None, 3)), "{nothing:#x}");
+    }
+    let events = host.events();
+    let flags = EVENT_HAS_PID | EVENT_HAS_NSID;
+    assert_eq!(events.len(), 3);
+    assert!(events.iter().all(|event| event.flags == flags), "where it went is not known: {events:?}");
+
+    let page = host.receive(PLACED, IoManagementReceive::HANDLE_STATUS, 16 + 15 * 32);
+    let status = parse_status(&page.data).unwrap();
+    let expected = (0..).zip([3u16, 0, 2]).flat_map(|(handle, of_vssd)| {
+        (0..GROUPS).map(move |group| {
+            HandleStatus::new(pid(group, handle), of_vssd, 100 + u64::from(group * 4 + of_vssd))
+        })
+    });
+    assert_eq!(status, expected.collect::<Vec<_>>());
+
+    assert_eq!(host.set_events(PLACED, 1, &[0], true), Status::SUCCESS);
+    host.world.placement.partly_written = vec![at(4, 0)];
+    assert_eq!(host.update(PLACED, &[pid(4, 1), pid(1, 1), pid(4, 1)]), Status::SUCCESS);
+    assert_eq!(host.world.updated, [at(4, 0), at(1, 0)]);
+    let event = *host.events().last().unwrap();
+    assert_eq!((event.kind, event.pid.get(), event.group.get(), event.handle.get()), (0, pid(4, 1), 4, 0));
+    assert_eq!(host.update(PLACED, &[pid(5, 1)]), INVALID);
+    assert_eq!(host.update(PLACED, &[0; 20]), Status::SUCCESS, "as many as there are");
+    assert_eq!(host.update(PLACED, &[0; 21]), INVALID, "more than MAXPIDS");
 }
 
 /// A namespace that goes, or a host that goes, while media are asked.

@@ -48,7 +48,7 @@ pub(crate) fn answer<M: Media>(
     mark!("shard: the target asks what media did");
     let Question { subsystem, waits, updates, namespace } = question;
     let parts = parts_of(registry, subsystem.as_str());
-    let updates = Updates { handles: &updates, namespace };
+    let updates = Updates { targets: &updates, namespace };
     let placement = reclaim::answer(plane, registry, &parts.vssds, &updates, now);
     let figures = figures(plane, registry, &parts);
     let debug_log = debug_log(plane, registry, &parts);

@@ -133,7 +133,7 @@ impl Rig {
                 range,
                 data,
                 force_unit_access: false,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             },
         )
         .result
@@ -405,7 +405,7 @@ impl Rig {
                     range,
                     data,
                     force_unit_access: false,
-                    placement: PlacementHandle::default(),
+                    placement: PlacementTarget::default(),
                 },
             });
         }
@@ -1016,7 +1016,7 @@ fn large_commands_mean_what_they_say() {
         range,
         data: tags(1000, 200),
         force_unit_access: true,
-        placement: PlacementHandle::default(),
+        placement: PlacementTarget::default(),
     };
     assert_eq!(rig.run(1, write).result, Ok(()));
     let read = |range: LbaRange| {
@@ -1059,7 +1059,7 @@ fn a_small_read_is_not_behind_a_neighbours_large_writes() {
                     range,
                     data: tags(1, 200),
                     force_unit_access: false,
-                    placement: PlacementHandle::default(),
+                    placement: PlacementTarget::default(),
                 },
             )
         })

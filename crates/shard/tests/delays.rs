@@ -119,7 +119,7 @@ impl Rig {
                 range,
                 data,
                 force_unit_access: false,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             },
         )
     }

@@ -109,7 +109,7 @@ impl World {
             range: LbaRange { first_lba: lba, lba_count: count as u32 },
             data: Buffer::copy_from(&bytes),
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         self.run(namespace, operation).result.unwrap();
         self.live.extend((lba..).zip(tags).map(|(lba, tag)| ((namespace, lba), tag)));

@@ -51,7 +51,7 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
                     range: lba_range(range),
                     data,
                     force_unit_access,
-                    placement: PlacementHandle::default(),
+                    placement: PlacementTarget::default(),
                 },
             )
         }
@@ -79,7 +79,7 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
                 sources,
                 first_lba: to.first,
                 force_unit_access,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             };
             (range.volume, NamespaceOperation::Copy(Box::new(copy)))
         }

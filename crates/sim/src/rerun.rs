@@ -5,7 +5,7 @@ use crate::replay::{Input, ReplayError};
 use diecut_devices::{Backing, Device};
 use diecut_media::Media;
 use diecut_namespace::contract::{
-    CommandToken, NamespaceCommand, NamespaceOperation, PlacementHandle, SourceId,
+    CommandToken, NamespaceCommand, NamespaceOperation, PlacementTarget, SourceId,
 };
 use diecut_recording::{Start, Summary};
 use diecut_shard::control::ControlRequest;
@@ -80,7 +80,7 @@ impl Free {
                             range,
                             data,
                             force_unit_access,
-                            placement: PlacementHandle::default(),
+                            placement: PlacementTarget::default(),
                         }
                     }
                     OperationOutline::Flush => NamespaceOperation::Flush,

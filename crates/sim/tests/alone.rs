@@ -187,7 +187,7 @@ impl Rig {
         let range = LbaRange { first_lba, lba_count: tags.len() as u32 };
         let data: Vec<u8> = tags.iter().flat_map(|tag| tag.to_le_bytes()).collect();
         let data = Buffer::copy_from(&data);
-        let placement = PlacementHandle::default();
+        let placement = PlacementTarget::default();
         self.submit(
             shard,
             namespace,

@@ -50,7 +50,7 @@ pub use volume::{VOLUME_SIZE_MAX, VolumeSpec};
 pub use vssd::VssdSpec;
 pub use wear::WearSettings;
 pub use wear_status::{ChannelWear, WearExchange, WearInForce, WearStatus};
-pub use words::{Isolation, PlacementIsolation, Serves, Sharing};
+pub use words::{Isolation, PlacementIsolation, ReclaimGroups, Serves, Sharing};
 pub use zones::ZoneSpec;
 
 #[cfg(test)]

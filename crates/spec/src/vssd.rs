@@ -3,7 +3,7 @@
 use crate::name::check_name;
 use crate::size::{Size, perhaps};
 use crate::wear::check_rate;
-use crate::{Isolation, PlacementIsolation, Serves, Sharing};
+use crate::{Isolation, PlacementIsolation, ReclaimGroups, Serves, Sharing};
 use serde::{Deserialize, Serialize};
 
 /// A virtual SSD.
@@ -59,6 +59,16 @@ pub struct VssdSpec {
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = PlacementIsolation::Initial))]
     #[serde(default)]
     pub placement_isolation: PlacementIsolation,
+    /// What a reclaim group is: nothing that is written to one is ever moved to another one, and each handle has a reclaim unit in each. Handles
+    /// and groups together make 64 at most.
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = ReclaimGroups::One))]
+    #[serde(default, skip_serializing_if = "is_one")]
+    pub reclaim_groups: ReclaimGroups,
+}
+
+/// What was there before there were groups is written as it was.
+fn is_one(groups: &ReclaimGroups) -> bool {
+    *groups == ReclaimGroups::One
 }
 
 /// Level 1 of the server's table.
@@ -99,6 +109,7 @@ impl VssdSpec {
             uid: None,
             placement_handles: 0,
             placement_isolation: PlacementIsolation::Initial,
+            reclaim_groups: ReclaimGroups::One,
         }
     }
 
@@ -119,6 +130,7 @@ impl VssdSpec {
             uid,
             placement_handles,
             placement_isolation,
+            reclaim_groups,
         } = self;
         vec![
             ("tenant", tenant.clone()),
@@ -133,6 +145,7 @@ impl VssdSpec {
             ("uid", uid.map_or("absent".to_owned(), |uid| uid.to_string())),
             ("placement_handles", placement_handles.to_string()),
             ("placement_isolation", placement_isolation.name().to_owned()),
+            ("reclaim_groups", reclaim_groups.name().to_owned()),
         ]
     }
 
@@ -161,10 +174,13 @@ impl VssdSpec {
             } => {
                 "placement_isolation is about data of placement handles, and it has none; set placement_handles, too"
             }
-            _ => match self.serves.refuses(self.isolation, self.placement_handles) {
-                None => return Ok(()),
-                Some(what) => what,
-            },
+            _ => {
+                let of_use = self.serves.refuses(self.isolation, self.placement_handles);
+                match of_use.or_else(|| self.reclaim_groups.refuses(self.isolation, self.placement_handles)) {
+                    None => return Ok(()),
+                    Some(what) => what,
+                }
+            }
         };
         Err(format!("vSSD \"{}\": {what}", self.name))
     }
@@ -247,6 +263,14 @@ mod test {
         let alone = VssdSpec { placement_isolation: PlacementIsolation::Persistent, ..good.clone() };
         says(alone.check(), &["placement_isolation is about", "set placement_handles"]);
         assert_eq!(VssdSpec { placement_handles: 2, ..alone }.check(), Ok(()));
+        let grouped = |reclaim_groups, isolation, placement_handles| {
+            VssdSpec { reclaim_groups, isolation, placement_handles, ..good.clone() }.check()
+        };
+        says(grouped(ReclaimGroups::Die, Isolation::Die, 0), &["reclaim_groups", "set placement_handles"]);
+        says(grouped(ReclaimGroups::Die, Isolation::Software, 2), &["it shares dies"]);
+        says(grouped(ReclaimGroups::Channel, Isolation::Die, 2), &["it has dies alone"]);
+        assert_eq!(grouped(ReclaimGroups::Die, Isolation::Die, 2), Ok(()));
+        assert_eq!(grouped(ReclaimGroups::Channel, Isolation::Channel, 2), Ok(()));
         says(VssdSpec { uid: Some(7), ..good }.check_slips(), &["uid 7"]);
     }
 }

@@ -97,6 +97,48 @@ impl Serves {
     }
 }
 
+/// What a reclaim group of a vSSD with placement handles is: nothing that is written to one is ever moved to another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum ReclaimGroups {
+    /// All of the vSSD is one.
+    #[default]
+    One,
+    /// Each channel is one.
+    Channel,
+    /// Each die is one.
+    Die,
+}
+
+impl ReclaimGroups {
+    /// The word for it on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReclaimGroups::One => "one",
+            ReclaimGroups::Channel => "channel",
+            ReclaimGroups::Die => "die",
+        }
+    }
+
+    /// Why a vSSD cannot have these groups, and what to do.
+    pub(crate) fn refuses(self, isolation: Isolation, placement_handles: u16) -> Option<&'static str> {
+        match (self, isolation) {
+            (ReclaimGroups::One, _) => None,
+            _ if placement_handles == 0 => Some(
+                "reclaim_groups are what hosts choose with a placement handle, and it has none; set placement_handles, too",
+            ),
+            (_, Isolation::Software | Isolation::None) => Some(
+                "reclaim_groups are dies or channels of its own, and it shares dies; use channel or die isolation",
+            ),
+            (ReclaimGroups::Channel, Isolation::Die) => Some(
+                "reclaim_groups are channels, and it has dies alone; use channel isolation, or one group for each die",
+            ),
+            _ => None,
+        }
+    }
+}
+
 /// What the cleaner does with data that hosts wrote to different placement handles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]

@@ -7,9 +7,10 @@ use crate::lent::Lent;
 use crate::map::{
     self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_IUS_MAX, NOTE_UNCORRECTABLE, figures_note,
 };
+use crate::placing;
 use crate::waiting::Waiting;
-use diecut_log::{LogAddress, PlacementHandle, Stream};
-use diecut_units::{Payload, Time, mutant};
+use diecut_log::{Log, LogAddress, PlacementHandle, PlacementTarget, Stream};
+use diecut_units::{Payload, Time, mark, mutant};
 use std::collections::VecDeque;
 
 pub(crate) enum Change {
@@ -25,7 +26,9 @@ pub(crate) enum Change {
 pub(crate) struct Write {
     first: u64,
     payload: Payload,
-    stream: Stream,
+    target: PlacementTarget,
+    /// `None` before it was begun.
+    stream: Option<Stream>,
     done: u32,
     /// What it writes was read by a copy.
     is_copied: bool,
@@ -34,19 +37,35 @@ pub(crate) struct Write {
 }
 
 impl Change {
-    pub fn write(first: u64, payload: Payload, stream: Stream) -> Change {
-        Change::Write(Write { first, payload, stream, done: 0, is_copied: false, promised: None })
+    pub fn write(first: u64, payload: Payload, target: PlacementTarget) -> Change {
+        Change::Write(Write {
+            first,
+            payload,
+            target,
+            stream: None,
+            done: 0,
+            is_copied: false,
+            promised: None,
+        })
     }
 
     /// A write of what a copy has read.
-    pub fn copied(first: u64, payload: Payload, stream: Stream) -> Change {
-        Change::Write(Write { first, payload, stream, done: 0, is_copied: true, promised: None })
+    pub fn copied(first: u64, payload: Payload, target: PlacementTarget) -> Change {
+        Change::Write(Write {
+            first,
+            payload,
+            target,
+            stream: None,
+            done: 0,
+            is_copied: true,
+            promised: None,
+        })
     }
 
     /// Where it goes; what is no data goes with that of the first handle.
-    fn stream(&self) -> Stream {
+    fn stream(&self, log: &Log) -> Stream {
         match self {
-            Change::Write(write) => write.stream,
+            Change::Write(write) => write.stream.unwrap_or_else(|| placing::stream_of(write.target, log)),
             _ => Stream::USER,
         }
     }
@@ -102,8 +121,8 @@ impl Changes {
     }
 
     /// The stream that the next change goes to.
-    pub fn next_stream(&self) -> Option<Stream> {
-        self.queue.front().map(|queued| queued.change.stream())
+    pub fn next_stream(&self, log: &Log) -> Option<Stream> {
+        self.queue.front().map(|queued| queued.change.stream(log))
     }
 
     /// None of them will be made.
@@ -185,16 +204,21 @@ impl Changes {
                 if new > 0 && lent.maps.used_ius() + self.promised_ius + new > config.exported_ius {
                     return Progress::Refused(VolumeError::Full);
                 }
+                if !placing::has_room(write.target, range, config.exported_ius, lent.log) {
+                    mark!("volume: a reclaim group was full");
+                    return Progress::Refused(VolumeError::GroupFull);
+                }
                 self.promised_ius += new;
                 *write.promised.insert(new)
             }
         };
+        let stream = *write.stream.get_or_insert_with(|| placing::stream_of(write.target, lent.log));
         while write.done < count {
             let iu = write.first + u64::from(write.done);
             let content = write.payload.iu(write.done);
             let tag = map::tag(volume, iu);
-            let Some(address) = lent.log.append(write.stream, tag, content, lent.space) else {
-                let progress = no_room(write.stream, lent);
+            let Some(address) = lent.log.append(stream, tag, content, lent.space) else {
+                let progress = no_room(stream, lent);
                 if matches!(progress, Progress::Refused(_)) {
                     self.keep_promise(promised);
                 }
@@ -210,7 +234,8 @@ impl Changes {
         self.host_written_ius += u64::from(count);
         let counted =
             if mutant!("volume: the first block of a write is not counted") { count - 1 } else { count };
-        self.handle_written_ius[usize::from(write.stream.handle().0)] += u64::from(counted);
+        let handle = lent.log.layout().streams.handle_of(stream);
+        self.handle_written_ius[usize::from(handle.0)] += u64::from(counted);
         Progress::Made
     }
 

@@ -1,7 +1,7 @@
 //! What `namespace` asks of a volume. Counts are IUs (4096 bytes); payloads are in the content mode of the
 //! medium.
 
-pub use diecut_log::PlacementHandle;
+pub use diecut_log::{PlacementHandle, PlacementTarget, ReclaimGroup};
 use diecut_units::{BufferMut, Payload};
 
 /// A volume of one store; small and used again after a deletion was made durable.
@@ -45,8 +45,8 @@ pub enum VolumeOperation {
         payload: Payload,
         /// Durable against power cuts before completion, whatever the cache policy.
         force_unit_access: bool,
-        /// The reclaim unit handle that it goes to; one that the store does not have stands for the first one.
-        placement: PlacementHandle,
+        /// Where it goes.
+        placement: PlacementTarget,
     },
     /// Completes when every write, deallocation and write zeroes that completed before it was submitted
     /// survives a power cut.
@@ -99,7 +99,7 @@ pub struct VolumeCopy {
     /// As for a write.
     pub force_unit_access: bool,
     /// As for a write.
-    pub placement: PlacementHandle,
+    pub placement: PlacementTarget,
 }
 
 /// A range of IUs.
@@ -130,6 +130,9 @@ pub enum VolumeError {
     /// No space left in the store for new data; nothing of this command was written.
     #[error("the pool is full; delete or deallocate data, or add capacity")]
     Full,
+    /// No space left in the reclaim group that the write chose; nothing of it was written.
+    #[error("the reclaim group is full; write to another one, or deallocate what lies in it")]
+    GroupFull,
     /// The store takes no more writes.
     #[error("read-only: {reason}")]
     ReadOnly {

@@ -5,7 +5,6 @@ use crate::contract::VolumeCompletion;
 use crate::copies::CopyRequest;
 use crate::lent::Lent;
 use crate::reads::Reads;
-use diecut_log::Stream;
 use diecut_units::Payload;
 
 /// Lets what was read become changes, and begins with what waits.
@@ -24,8 +23,7 @@ pub(crate) fn go_on(
         let payload = Payload::new(mode, content.freeze());
         assert_eq!(payload.iu_count(), copy.iu_count(), "I-M5: a copy writes what it read");
         changes.copied_ius += copy.iu_count();
-        let stream = Stream::User(lent.log.layout().streams.handle(copy.placement));
-        let change = Change::copied(copy.first_iu, payload, stream);
+        let change = Change::copied(copy.first_iu, payload, copy.placement);
         changes.push(Queued { token, volume, force: copy.force_unit_access, change });
     }
 }

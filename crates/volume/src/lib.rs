@@ -28,6 +28,7 @@ mod loss;
 mod map;
 mod opening;
 mod owner_bytes;
+mod placing;
 mod purging;
 mod reads;
 mod rest;
@@ -36,7 +37,10 @@ mod waiting;
 
 pub use anchoring::AnchorPace;
 pub use config::{StoreConfig, StoreStatistics};
-pub use diecut_log::{HandleStatistics, Placement, PlacementError, PlacementHandle, PlacementIsolation};
+pub use diecut_log::{
+    HandleStatistics, Placement, PlacementError, PlacementHandle, PlacementIsolation, PlacementTarget,
+    ReclaimGroup,
+};
 pub use endurance::EnduranceFigures;
 pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 pub use store::{HandleFigures, ReclaimUnit, ReclaimUnitUpdate, Store};

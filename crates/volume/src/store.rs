@@ -21,7 +21,7 @@ use crate::purging::Purging;
 use crate::reads::{ReadRequest, Reads};
 use crate::rest::{Rest, Seen};
 use crate::waiting::Waiting;
-use diecut_log::{Log, LogConfig, Placement, Stream};
+use diecut_log::{Log, LogConfig, Placement};
 use diecut_units::{ProtectedRegion, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceCompletion};
 
@@ -290,8 +290,7 @@ impl Store {
                 assert_eq!(payload.mode(), mode, "I-M5: payloads are in the medium's mode");
                 // What changes the map waits for `work`: by then a batch's places in the map are near.
                 self.maps.prefetch(volume, first_iu);
-                let stream = Stream::User(self.log.layout().streams.handle(placement));
-                (force_unit_access, Change::write(first_iu, payload, stream))
+                (force_unit_access, Change::write(first_iu, payload, placement))
             }
             VolumeOperation::Deallocate { first_iu, iu_count } => {
                 (false, Change::Deallocate { first: first_iu, count: iu_count })
@@ -423,7 +422,7 @@ impl Store {
             self.answer_purges(space, completions);
         }
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
-        while let Some(stream) = self.changes.next_stream()
+        while let Some(stream) = self.changes.next_stream(&self.log)
             && self.log.read_only().is_none()
             && self.log.has_room(stream, space)
         {
@@ -434,7 +433,7 @@ impl Store {
                 break;
             }
         }
-        if self.changes.next_stream().is_some_and(|stream| self.log.lacks_room_for(stream)) {
+        if self.changes.next_stream(&self.log).is_some_and(|stream| self.log.lacks_room_for(stream)) {
             // Found by the cleaner, and no event will come that makes room.
             self.make_changes(now, space, completions);
         }

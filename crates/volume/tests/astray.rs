@@ -55,7 +55,7 @@ fn written() -> World {
             first_iu,
             payload,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         assert_eq!(world.ask(2, write).result, Ok(()));
     }

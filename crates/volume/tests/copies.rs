@@ -120,7 +120,7 @@ impl World {
                         first_iu,
                         payload,
                         force_unit_access: false,
-                        placement: PlacementHandle::default(),
+                        placement: PlacementTarget::default(),
                     },
                     Ok(()),
                 );
@@ -153,7 +153,7 @@ impl World {
             sources,
             first_iu,
             force_unit_access,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         });
         self.submit(VolumeOperation::Copy(copy), expected);
     }
@@ -256,7 +256,7 @@ fn copies_wait_for_each_other() {
             sources: vec![source],
             first_iu: source.first_iu,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         world.submit(VolumeOperation::Copy(Box::new(copy)), Ok(()));
     }

@@ -79,7 +79,7 @@ impl World {
             first_iu: iu,
             payload,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         assert_eq!(self.run(write).result, Ok(()));
     }

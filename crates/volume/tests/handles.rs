@@ -2,159 +2,17 @@
 //! cuts; figures are compared with what was written. That nothing is lost, and that handles stay apart, is for `model.rs`.
 
 mod common;
+#[path = "common/placed.rs"]
+mod placed;
 
-use common::{FakeSpace, Random, shape};
-use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
+use common::{FakeSpace, shape};
+use diecut_units::{ContentMode, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{Placement, PlacementError, PlacementIsolation, Store, StoreConfig};
-use std::collections::BTreeMap;
-
-/// IUs of a volume.
-const SIZE_IUS: u64 = 1000;
-/// Bytes of a slot of protected memory whose chunk is full.
-const SLOT_SIZE_BYTES: usize = 5248;
-
-struct World {
-    store: Store,
-    space: FakeSpace,
-    random: Random,
-    /// Protected memory outlives the store.
-    memory: Option<ProtectedMemory>,
-    /// By volume and IU: what was written last.
-    written: BTreeMap<(u16, u64), u64>,
-    now: Time,
-    next: u64,
-    waiting: u64,
-}
-
-impl World {
-    fn new(placement: Placement, blocks: u32, unsafe_units: u32, slots: usize) -> World {
-        World::with(placement, SIZE_IUS, blocks, unsafe_units, slots)
-    }
-
-    fn with(placement: Placement, size_ius: u64, blocks: u32, unsafe_units: u32, slots: usize) -> World {
-        let mut world = World::empty(placement, blocks, unsafe_units, slots);
-        (0..2).for_each(|volume| world.create(volume, size_ius));
-        world
-    }
-
-    fn empty(placement: Placement, blocks: u32, unsafe_units: u32, slots: usize) -> World {
-        let mut space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, blocks);
-        let memory = (slots > 0).then(|| ProtectedMemory::in_memory(slots * SLOT_SIZE_BYTES));
-        let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
-        assert_eq!(placement.check(&space, region.as_ref().map(|region| region.len())), Ok(()));
-        let config = StoreConfig { placement, group_commit: Span::from_micros(5), ..StoreConfig::default() };
-        let store = Store::open(config, &mut space, region);
-        let (random, now) = (Random::of(7), Time::ZERO);
-        let written = BTreeMap::new();
-        World { store, space, random, memory, written, now, next: 1, waiting: 0 }
-    }
-
-    fn create(&mut self, volume: u16, size_ius: u64) {
-        self.waiting += 1;
-        self.store.create_volume(VolumeToken(0), VolumeIndex(volume), size_ius);
-        self.settle();
-    }
-
-    fn step(&mut self) {
-        self.now += Span::from_micros(1);
-        let mut out = Vec::new();
-        if let Some(completion) = self.space.step(&mut self.random) {
-            self.store.complete(completion, &mut self.space, &mut out);
-        }
-        self.store.work(self.now, &mut self.space, &mut out);
-        self.answered(out);
-    }
-
-    fn answered(&mut self, out: Vec<VolumeCompletion>) {
-        for completion in out {
-            assert_eq!(completion.result, Ok(()));
-            self.waiting -= 1;
-        }
-    }
-
-    /// Lets everything end that was asked for.
-    fn settle(&mut self) {
-        for _ in 0..100_000 {
-            if self.waiting == 0 {
-                return self.store.check_invariants();
-            }
-            self.step();
-        }
-        panic!("{} commands do not end: {}", self.waiting, self.store.describe());
-    }
-
-    /// Lets everything end that was begun.
-    fn rest(&mut self) {
-        self.settle();
-        for _ in 0..200 {
-            self.step();
-        }
-    }
-
-    fn write(&mut self, volume: u16, first_iu: u64, count: u64, handle: u16) {
-        let bytes: Vec<u8> = (0..count).flat_map(|_| self.next.to_le_bytes()).collect();
-        self.written.extend((first_iu..first_iu + count).map(|iu| ((volume, iu), self.next)));
-        let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
-        self.next += 1;
-        let placement = PlacementHandle(handle);
-        let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false, placement };
-        let command = VolumeCommand { token: VolumeToken(0), volume: VolumeIndex(volume), operation };
-        self.waiting += 1;
-        let mut out = Vec::new();
-        self.store.submit(command, &mut self.space, &mut out);
-        self.answered(out);
-        while self.waiting > 8 {
-            self.step();
-        }
-    }
-}
-
-impl World {
-    /// The power goes and comes again, and the store is opened with these handles.
-    fn cut(&mut self, placement: Placement) {
-        self.settle();
-        // Another store for the moment: the one before holds protected memory.
-        let mut other = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
-        self.store = Store::open(StoreConfig::default(), &mut other, None);
-        self.space.power_cut(&mut self.random);
-        let region = self.memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
-        self.store =
-            Store::open(StoreConfig { placement, ..StoreConfig::default() }, &mut self.space, region);
-        let mut out = Vec::new();
-        while !self.store.is_ready() {
-            let completion = self.space.step(&mut self.random).expect("recovery reads");
-            self.store.complete(completion, &mut self.space, &mut out);
-        }
-        assert!(out.is_empty() && self.store.read_only_reason().is_none());
-        self.store.check_invariants();
-    }
-
-    /// All that was written is there.
-    fn check(&mut self) {
-        self.settle();
-        for ((volume, first_iu), expected) in self.written.clone() {
-            let destination = BufferMut::copy_from(&[0; 8]);
-            let operation = VolumeOperation::Read { first_iu, iu_count: 1, destination };
-            let command = VolumeCommand { token: VolumeToken(0), volume: VolumeIndex(volume), operation };
-            let mut out = Vec::new();
-            self.store.submit(command, &mut self.space, &mut out);
-            while out.is_empty() {
-                let completion = self.space.step(&mut self.random).expect("the read is under way");
-                self.store.complete(completion, &mut self.space, &mut out);
-            }
-            let data = out.pop().unwrap().destination.expect("read");
-            assert_eq!(
-                u64::from_le_bytes(data[..].try_into().unwrap()),
-                expected,
-                "volume {volume} IU {first_iu}"
-            );
-        }
-    }
-}
+use diecut_volume::{Placement, PlacementError, PlacementIsolation};
+use placed::{SIZE_IUS, SLOT_SIZE_BYTES, World};
 
 fn persistently(handles: u16) -> Placement {
-    Placement { handles, isolation: PlacementIsolation::Persistently }
+    Placement::of_handles(handles, PlacementIsolation::Persistently)
 }
 
 /// Media IUs by host IUs: of the handle of what is overwritten in its order, and of the store; and copies of that handle's data. One
@@ -196,7 +54,7 @@ fn what_is_overwritten_in_its_order_is_not_copied_for_a_neighbour_at_random() {
     let (_, together, moved_together) = amplification(Placement::default());
     assert!(together > 1.12, "{together} without handles");
     for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
-        let (in_order, apart, moved) = amplification(Placement { handles: 2, isolation });
+        let (in_order, apart, moved) = amplification(Placement::of_handles(2, isolation));
         assert!(
             moved * 10 < moved_together,
             "{isolation:?}: {moved} copies, {moved_together} without handles"
@@ -245,7 +103,7 @@ fn amplification_of_rings(placement: Placement, size_ius: u64, blocks: u32, unsa
 fn little_is_copied_of_what_each_handle_overwrites_in_its_order() {
     for blocks in [96, 192] {
         for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
-            let placement = Placement { handles: 8, isolation };
+            let placement = Placement::of_handles(8, isolation);
             let size_ius = World::empty(placement, blocks, 0, 32).store.statistics().exported_ius / 8;
             let together = amplification_of_rings(Placement::default(), size_ius, blocks, 0);
             let apart = amplification_of_rings(placement, size_ius, blocks, 0);
@@ -261,7 +119,7 @@ fn little_is_copied_of_what_each_handle_overwrites_in_its_order() {
 /// for it too early took twice the room of the data.
 #[test]
 fn little_is_copied_where_data_wait_to_be_safe() {
-    let placement = Placement { handles: 8, isolation: PlacementIsolation::Initially };
+    let placement = Placement::of_handles(8, PlacementIsolation::Initially);
     let size_ius = World::empty(placement, 192, 2, 32).store.statistics().exported_ius / 8;
     let apart = amplification_of_rings(placement, size_ius, 192, 2);
     assert!(apart < 1.2, "{apart} with handles");
@@ -270,7 +128,7 @@ fn little_is_copied_where_data_wait_to_be_safe() {
 /// Goal: what is told to be enough is enough, and less is not. Method: the figure that is told, and a byte less.
 #[test]
 fn handles_say_how_much_protected_memory_they_want() {
-    let placement = Placement { handles: 8, isolation: PlacementIsolation::Initially };
+    let placement = Placement::of_handles(8, PlacementIsolation::Initially);
     let wants = |unsafe_units, bytes| {
         let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 192);
         placement.wants_staging_bytes(&space, Some(bytes))
@@ -287,7 +145,8 @@ fn a_reclaim_unit_says_how_much_it_takes() {
     for unsafe_units in [0, 2] {
         let mut world = World::new(persistently(3), 30, unsafe_units, 16);
         let whole = world.store.reclaim_unit_ius();
-        let remaining = |world: &World, handle| world.store.remaining_ius(PlacementHandle(handle));
+        let remaining =
+            |world: &World, handle| world.store.remaining_ius(ReclaimGroup(0), PlacementHandle(handle));
         for handle in [1, 2] {
             assert_eq!(remaining(&world, handle), whole);
         }
@@ -311,7 +170,9 @@ fn updates_begin_a_reclaim_unit(slots: usize, unsafe_units: u32) {
     let mut world = World::new(persistently(2), 30, unsafe_units, slots);
     let whole = world.store.reclaim_unit_ius();
     let segment = |world: &World, iu| world.store.reclaim_unit_of(VolumeIndex(0), iu).unwrap().segment;
-    let update = |world: &mut World| world.store.update_reclaim_unit(PlacementHandle(1), &mut world.space);
+    let update = |world: &mut World| {
+        world.store.update_reclaim_unit(ReclaimGroup(0), PlacementHandle(1), &mut world.space)
+    };
     let fresh = update(&mut world);
     assert_eq!((fresh.was_partial, fresh.remaining_ius), (false, whole), "nothing was written");
     for nth in 0..10 {
@@ -322,7 +183,7 @@ fn updates_begin_a_reclaim_unit(slots: usize, unsafe_units: u32) {
         let ended = update(&mut world);
         assert!(ended.was_partial && ended.remaining_ius < whole, "{ended:?}");
         world.rest();
-        assert_eq!(world.store.remaining_ius(PlacementHandle(1)), whole);
+        assert_eq!(world.store.remaining_ius(ReclaimGroup(0), PlacementHandle(1)), whole);
         assert!(!update(&mut world).was_partial, "it was just ended");
         if nth > 0 {
             assert_ne!(segment(&world, 2 * nth - 1), segment(&world, 2 * nth));
@@ -389,7 +250,7 @@ fn a_store_opens_with_other_handles_than_before() {
     for (slots, unsafe_units) in [(9, 0), (9, 2), (0, 1)] {
         let mut world = World::new(persistently(4), 40, unsafe_units, slots);
         let one = Placement::default();
-        let initially = |handles| Placement { handles, isolation: PlacementIsolation::Initially };
+        let initially = |handles| Placement::of_handles(handles, PlacementIsolation::Initially);
         for placement in [one, persistently(4), initially(2), persistently(3), initially(4), one] {
             let handles = world.store.placement().handles;
             for round in 0..3_000 {
@@ -444,7 +305,7 @@ fn media_figures_are_what_was_programmed() {
 fn what_does_not_fit_is_refused_with_the_figure() {
     let space = |blocks| FakeSpace::new(shape(ContentMode::Tags, 0), 3, blocks);
     let check = |handles, isolation, blocks, slots: usize| {
-        Placement { handles, isolation }.check(&space(blocks), Some(slots * SLOT_SIZE_BYTES))
+        Placement::of_handles(handles, isolation).check(&space(blocks), Some(slots * SLOT_SIZE_BYTES))
     };
     let initially = PlacementIsolation::Initially;
     assert_eq!(check(0, initially, 30, 16), Err(PlacementError::Count { handles: 0 }));
@@ -471,7 +332,7 @@ fn what_does_not_fit_is_refused_with_the_figure() {
 #[test]
 fn the_smallest_store_with_handles_goes_on() {
     for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
-        let placement = Placement { handles: 4, isolation };
+        let placement = Placement::of_handles(4, isolation);
         for (slots, unsafe_units) in [(8, 0), (8, 2), (0, 0), (0, 1)] {
             let staging = (slots > 0).then_some(slots * SLOT_SIZE_BYTES);
             let fits = |blocks: &u32| {

@@ -70,7 +70,10 @@ impl World {
         unsafe_units: u32,
         volatile: bool,
     ) -> World {
-        let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 26);
+        let shape = shape(ContentMode::Tags, unsafe_units);
+        // Each group has a reserve of its own, and what hosts choose at random is not spread evenly.
+        let space =
+            if placement.groups == 1 { FakeSpace::new(shape, 3, 26) } else { FakeSpace::new(shape, 4, 44) };
         World::with(placement, space, seed, protected, volatile, SIZE_IUS)
     }
 
@@ -229,12 +232,17 @@ impl World {
         self.out = out;
     }
 
-    /// The handle that a version is written to.
-    fn handle_of(&self, version: u64) -> PlacementHandle {
-        PlacementHandle((version % u64::from(self.placement.handles)) as u16)
+    /// Where a version is written: the handle, and in two of three cases the group, if there are several.
+    fn target_of(&self, version: u64) -> PlacementTarget {
+        let (handles, groups) = (u64::from(self.placement.handles), u64::from(self.placement.groups));
+        let group = version / handles % (groups + 1);
+        PlacementTarget {
+            handle: PlacementHandle((version % handles) as u16),
+            group: (groups > 1 && group < groups).then_some(ReclaimGroup(group as u16)),
+        }
     }
 
-    /// Nothing lies in a reclaim unit of another handle, unless the cleaner may have brought it there.
+    /// Nothing lies in another group than its host chose, nor in a reclaim unit of another handle, unless the cleaner may have brought it there.
     fn check_placement(&self) {
         for (volume, ius) in self.allowed.iter().enumerate() {
             for (iu, versions) in ius.iter().enumerate() {
@@ -244,8 +252,11 @@ impl World {
                 let Some(unit) = unit else { continue };
                 let is_mixed =
                     unit.is_of_cleaner && self.placement.isolation == PlacementIsolation::Initially;
-                let expected = if is_mixed { PlacementHandle(0) } else { self.handle_of(version) };
+                let target = self.target_of(version);
+                let expected = if is_mixed { PlacementHandle(0) } else { target.handle };
                 assert_eq!(unit.handle, expected, "seed {}: volume {volume} IU {iu}: {unit:?}", self.seed);
+                let group = target.group.unwrap_or(unit.group);
+                assert_eq!(unit.group, group, "seed {}: volume {volume} IU {iu}: {unit:?}", self.seed);
             }
         }
     }
@@ -294,7 +305,7 @@ impl World {
                         first_iu: first,
                         payload,
                         force_unit_access,
-                        placement: self.handle_of(token),
+                        placement: self.target_of(token),
                     },
                     token,
                 );
@@ -484,10 +495,15 @@ fn go(mut world: World, commands: u64) {
         if world.random.below(400) == 0 {
             world.space.fail_next_append = true;
         }
-        if world.placement.handles > 1 && world.random.below(60) == 0 {
+        if world.placement.references() > 1 && world.random.below(60) == 0 {
             let handle = PlacementHandle(world.random.below(world.placement.handles.into()) as u16);
+            let group = if world.placement.groups == 1 {
+                0
+            } else {
+                world.random.below(world.placement.groups.into())
+            };
             let store = world.store.as_mut().unwrap();
-            store.update_reclaim_unit(handle, &mut world.space);
+            store.update_reclaim_unit(ReclaimGroup(group as u16), handle, &mut world.space);
             // Without protected memory, and with units that a cut destroys, it ends when what it holds is safe.
         }
     }
@@ -560,7 +576,8 @@ fn cut_often(placement: Placement, seed: u64, protected: bool, unsafe_units: u32
         PlacementIsolation::Initially => u32::from(placement.handles) - 1,
         PlacementIsolation::Persistently => 3 * (u32::from(placement.handles) - 1),
     };
-    let space = FakeSpace::new(shape, 3, 18 + more + (seed % 3) as u32);
+    let units = if placement.groups == 1 { 3 } else { 4 };
+    let space = FakeSpace::new(shape, units, 18 + more + (seed % 3) as u32);
     let mut world = World::with(placement, space, seed, protected, false, size_ius);
     world.full = true;
     let busy = |world: &mut World, steps: u64, each: u64| {
@@ -655,7 +672,16 @@ fn a_moved_chunk_that_the_writer_of_leaves_forgets_is_noticed() {
 
 fn placements() -> [Placement; 2] {
     [PlacementIsolation::Initially, PlacementIsolation::Persistently]
-        .map(|isolation| Placement { handles: 3, isolation })
+        .map(|isolation| Placement::of_handles(3, isolation))
+}
+
+/// Handles in two reclaim groups of two units.
+fn grouped() -> [Placement; 2] {
+    [PlacementIsolation::Initially, PlacementIsolation::Persistently].map(|isolation| Placement {
+        handles: 2,
+        isolation,
+        groups: 2,
+    })
 }
 
 /// Goal: what holds of one stream of host data holds of several, and data of handles stays apart, also when reclaim units are ended, and
@@ -671,9 +697,21 @@ fn handles_keep_what_they_are_given_and_stay_apart() {
     }
 }
 
+/// Goal: what was written to a group stays there, whatever is cleaned and cut. Method: as with handles.
+#[test]
+fn groups_keep_what_they_are_given() {
+    for placement in grouped() {
+        for seed in seeds(400, 8) {
+            let (protected, volatile) = (seed % 3 > 0, seed % 3 == 0 && seed % 2 == 0);
+            let world = World::with_handles(placement, seed, protected, (seed % 3) as u32, volatile);
+            go(world, 2500);
+        }
+    }
+}
+
 #[test]
 fn a_power_cut_at_every_operation_leaves_handles_apart() {
-    for placement in placements() {
+    for placement in placements().into_iter().chain(grouped()) {
         for protected in [false, true] {
             for steps in (0..240).step_by(2) {
                 let mut world = World::with_handles(placement, 9, protected, 1, false);
@@ -683,7 +721,7 @@ fn a_power_cut_at_every_operation_leaves_handles_apart() {
                     }
                     if step % 40 == 39 {
                         let store = world.store.as_mut().unwrap();
-                        store.update_reclaim_unit(PlacementHandle(1), &mut world.space);
+                        store.update_reclaim_unit(ReclaimGroup(0), PlacementHandle(1), &mut world.space);
                     }
                     world.step();
                 }
@@ -815,7 +853,7 @@ fn new_data_is_refused_when_the_store_is_full_and_nothing_of_it_is_written() {
             first_iu,
             payload: Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![1; 8 * count]).freeze()),
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         },
     };
     for (first, count) in [(0, 90), (85, 20), (0, 90)] {

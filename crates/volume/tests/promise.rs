@@ -17,7 +17,7 @@ fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
         first_iu,
         payload,
         force_unit_access: false,
-        placement: PlacementHandle::default(),
+        placement: PlacementTarget::default(),
     };
     VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation }
 }
@@ -550,7 +550,7 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
             first_iu,
             payload,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation }
     };

@@ -129,7 +129,7 @@ impl World {
             first_iu: first,
             payload,
             force_unit_access: true,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         assert_eq!(self.ask(volume, operation).result, Ok(()), "seed {}", self.seed);
     }

@@ -213,7 +213,7 @@ impl World {
                 first_iu: first,
                 payload,
                 force_unit_access: false,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             },
             token,
         );

@@ -123,7 +123,7 @@ impl World {
             first_iu,
             payload,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         let command = VolumeCommand { token: VolumeToken(self.next), volume: VolumeIndex(0), operation };
         let mut space = self.pool.space(self.id, &mut self.device, self.now);

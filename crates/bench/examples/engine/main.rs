@@ -89,7 +89,7 @@ impl Engine {
                 first_iu,
                 payload,
                 force_unit_access: false,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             };
             let command = VolumeCommand { token: VolumeToken(0), volume: VolumeIndex(0), operation };
             self.store.submit(command, &mut self.space, &mut self.out);
@@ -177,7 +177,7 @@ impl Engine {
             first_iu: 0,
             payload: content,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         for (token, operation) in [(1, read), (2, write)] {
             let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation };

@@ -3,11 +3,11 @@
 use super::Cleaner;
 use super::copies::CopyRead;
 use crate::head::Origin;
-use crate::token::TOKEN_COPY;
+use crate::token::copy_token;
 use crate::writer::Writer;
-use crate::{Owner, Stream};
+use crate::{Owner, ReclaimGroup, Stream};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion};
 
 impl Cleaner {
     pub(super) fn want_copy(&mut self, read: CopyRead, writer: &Writer) {
@@ -26,7 +26,7 @@ impl Cleaner {
                 segments.layout.content_mode().bytes_per_iu()
             };
             let destination = writer.pool.take(run.count as usize * iu_bytes);
-            let token = SpaceToken(TOKEN_COPY | u64::from(slot));
+            let token = copy_token(self.group, slot);
             writer.segments.read(token, run, destination, IoClass::Cleaner, &mut writer.pool, space);
         }
     }
@@ -131,7 +131,12 @@ fn copies_of(index: u32, writer: &Writer) -> Stream {
     let segments = &writer.segments;
     let stream =
         if mutant!("log: copies of isolated handles mix") { Stream::CLEANER } else { segments[index].stream };
-    segments.layout.streams.copies_of(stream)
+    let group = if mutant!("log: copies leave their reclaim group") {
+        ReclaimGroup::FIRST
+    } else {
+        segments.reclaim_group_of(index)
+    };
+    segments.layout.streams.copies_of(stream, group)
 }
 
 /// What stands in chunks whose entries were all copied from a segment.

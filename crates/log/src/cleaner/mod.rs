@@ -1,4 +1,4 @@
-//! The cleaner: which segments are victims, and when they are done.
+//! The cleaner of a reclaim group: which segments are victims, and when they are done.
 //!
 //! A victim is walked head by head ([`walk`]); what lives in it is read and appended again ([`copy`]).
 
@@ -12,7 +12,7 @@ use crate::purge::Purge;
 use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, SMALL_SEGMENTS};
 use crate::segments::Segments;
 use crate::writer::Writer;
-use crate::{LogAddress, Owner, Stream};
+use crate::{LogAddress, Owner, ReclaimGroup, Stream};
 use copies::Copies;
 use diecut_units::{Time, mutant};
 use diecut_vssd::space::EraseBlockSpace;
@@ -25,8 +25,9 @@ use victim::Victim;
 const RESERVE_LEAST: u32 = 3;
 
 /// What the cleaner is at.
-#[derive(Default)]
 pub(crate) struct Cleaner {
+    /// Where it cleans.
+    group: ReclaimGroup,
     /// What it works on, two for each group that it cleans at most: while the last copies of one are read it walks
     /// through the next one.
     victims: VecDeque<Victim>,
@@ -42,6 +43,26 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
+    /// The cleaner of a group.
+    pub fn new(group: ReclaimGroup) -> Cleaner {
+        Cleaner {
+            group,
+            victims: VecDeque::new(),
+            copies: Copies::default(),
+            patience: Patience::default(),
+            renewed: Vec::new(),
+            is_unfinished: false,
+            still: Vec::new(),
+            live: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Free segments of the group.
+    fn free_segments(&self, writer: &Writer) -> u32 {
+        writer.supplies[self.group].free_segments()
+    }
+
     /// Whether there is more to do without an event.
     pub fn is_unfinished(&self) -> bool {
         self.is_unfinished
@@ -53,7 +74,7 @@ impl Cleaner {
             && self.victims.is_empty()
             && self.renewed.is_empty()
             && self.copies.is_empty()
-            && writer.supply.free_segments() > reserve::reserve_segments(&writer.segments.layout)
+            && self.free_segments(writer) > reserve::reserve_segments(&writer.segments.layout)
             && (self.patience.is_over() || self.room_ius(writer) >= enough_ius(&writer.segments))
     }
 
@@ -67,9 +88,8 @@ impl Cleaner {
         owner: &mut impl Owner,
     ) {
         self.is_unfinished = false;
-        writer.segments.retire_dead(writer.anchors.held(), writer.next_sequence);
-        writer.recount_free(space);
-        if writer.supply.free_segments() < 2 {
+        writer.recount_free(self.group, space);
+        if self.free_segments(writer) < 2 {
             // Copies, moves and leaves may all wait for a segment, and those being freed for what was copied.
             writer.urge();
         }
@@ -100,13 +120,14 @@ impl Cleaner {
     fn room_ius(&self, writer: &Writer) -> u64 {
         let segments = &writer.segments;
         let free_segments = if mutant!("log: room comes and goes with anchors") {
-            writer.supply.free_segments()
+            self.free_segments(writer)
         } else {
-            writer.supply.free_without_anchors().saturating_sub(1)
+            writer.supplies[self.group].free_without_anchors().saturating_sub(1)
         };
-        let mut room = segments.ius(free_segments) + segments.ius(segments.freeing_count() as u32);
-        for stream in segments.layout.streams.all() {
-            if stream == Stream::Map && segments.flash_count() < SMALL_SEGMENTS {
+        let mut room =
+            segments.ius(free_segments) + segments.ius(segments.freeing_count_in(self.group) as u32);
+        for stream in segments.layout.streams.all_in_group(self.group) {
+            if stream == Stream::Map && segments.group_count() < SMALL_SEGMENTS {
                 continue;
             }
             let Some(open) = segments.open_of(stream) else { continue };
@@ -123,11 +144,12 @@ impl Cleaner {
         let segments = &writer.segments;
         let room = self.room_ius(writer);
         let least = segments.ius(segments.paced_segments());
-        if self.victims.is_empty() && (segments.freeing_count() == 0 || room >= enough_ius(segments)) {
+        let freeing = segments.freeing_count_in(self.group);
+        if self.victims.is_empty() && (freeing == 0 || room >= enough_ius(segments)) {
             // Nothing gives room, or nothing needs to.
-            writer.pace.lift();
+            writer.paces[self.group].lift();
         } else {
-            writer.pace.keep(now, room, least);
+            writer.paces[self.group].keep(now, room, least);
         }
     }
 
@@ -147,10 +169,10 @@ impl Cleaner {
         finished
     }
 
-    /// Chooses a victim if room is short, in a group in which nothing is left to walk through: dies of all groups have
+    /// Chooses a victim if room is short, in a group of units in which nothing is left to walk through: dies of all groups have
     /// something to read.
     fn begin_victim(&mut self, writer: &mut Writer, purge: &mut Purge) {
-        let free_segments = writer.supply.free_segments();
+        let free_segments = self.free_segments(writer);
         let count = self.victims.len();
         let walks = writer.segments.walks();
         let reserve = reserve::reserve_segments(&writer.segments.layout);
@@ -173,14 +195,15 @@ impl Cleaner {
             }
             return;
         }
-        if free_segments <= 1 + DISPLACED_LEAVE && writer.segments.freeing_count() > 0 {
+        if free_segments <= 1 + DISPLACED_LEAVE && writer.segments.freeing_count_in(self.group) > 0 {
             // They become free before the last segments are used.
             writer.urge();
             return;
         }
         let may_purge = free_segments >= reserve;
+        let group = self.group;
         let of_purge = |purge: &mut Purge, is_short: bool| {
-            if may_purge { purge.choose(&walked, is_short, writer) } else { None }
+            if may_purge { purge.choose(group, &walked, is_short, writer) } else { None }
         };
         let mut segment = of_purge(purge, is_short);
         if segment.is_none() && is_short {
@@ -207,15 +230,15 @@ impl Cleaner {
         self.victims.push_back(Victim::new(segment, number, live_at_start, is_walked));
     }
 
-    /// The next victim, outside of some groups.
+    /// The next victim, outside of some groups of units.
     fn choose(&mut self, walked: &[u32], writer: &Writer) -> Option<u32> {
-        let (segments, free_segments) = (&writer.segments, writer.supply.free_segments());
+        let (segments, free_segments) = (&writer.segments, self.free_segments(writer));
         let may_try = self.patience.tries(writer.statistics.user_ius(), segments.layout.segment_ius)
             || mutant!("log: cleaning without an end");
         if !may_try && free_segments > reserve::reserve_segments(&segments.layout) {
             return None;
         }
-        segments.pick_victim(walked, free_segments > RESERVE_LEAST, writer.anchors.held())
+        segments.pick_victim(self.group, walked, free_segments > RESERVE_LEAST, writer.anchors.held())
     }
 
     fn victim_of(&mut self, segment: u32) -> &mut Victim {

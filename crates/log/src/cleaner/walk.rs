@@ -4,11 +4,11 @@ use super::Cleaner;
 use super::victim::NextHead;
 use crate::head::{self, Head};
 use crate::segments::NO_BLOCK;
-use crate::token::TOKEN_HEAD;
+use crate::token::head_token;
 use crate::writer::Writer;
 use crate::{LogAddress, Owner};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion};
 
 /// Heads of a victim that are read at a time.
 const HEADS_AHEAD: u32 = 32;
@@ -69,7 +69,7 @@ impl Cleaner {
                 break;
             }
             victim.expect_head(offset);
-            let token = SpaceToken(TOKEN_HEAD | u64::from(victim.number) << 32 | u64::from(offset));
+            let token = head_token(self.group, victim.number, offset);
             let buffer = writer.pool.take(IU_SIZE_BYTES);
             space.read(token, BlockRun { block, first_iu: iu, iu_count: 1 }, buffer, None, IoClass::Cleaner);
         }

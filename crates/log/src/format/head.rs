@@ -6,7 +6,7 @@
 //! |      0 |    4 | magic        | "dchk"                                                           |
 //! |      4 |    4 | check        | CRC-32C of all other bytes of the head, this field as zero       |
 //! |      8 |    2 | version      | 2; a store with another one opens read-only                      |
-//! |     10 |    2 | stream       | low byte: 0 user, 1 cleaner, 2 map; above it the handle, below 16 |
+//! |     10 |    2 | stream       | low byte: 0 user, 1 cleaner, 2 map; above it the reference, below 64 |
 //! |     12 |    4 | segment      | segment it was written to                                        |
 //! |     16 |    4 | generation   | generation of the segment                                        |
 //! |     20 |    4 | offset       | IU of the head within the segment                                |
@@ -234,14 +234,14 @@ fn checked(bytes: &[u8]) -> Option<&Fields> {
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::PlacementHandle;
+    use crate::UnitReference;
 
     /// Goal: the layout is pinned. Method: bytes written by hand.
     #[test]
     fn the_bytes_of_a_head() {
         let origin = Some(Origin { segment: 0x51, generation: 0x52, units: 0x53 });
         let head = Head {
-            stream: Stream::Cleaner(PlacementHandle(7)),
+            stream: Stream::Cleaner(UnitReference(7)),
             segment: 0x0403_0201,
             generation: 0x0807_0605,
             offset: 0x0c0b_0a09,

@@ -5,7 +5,7 @@
 //! |      0 |    4 | check      | CRC-32C of bytes 4 to the end of the mark                      |
 //! |      4 |    4 | segment    | which segment the page belongs to                              |
 //! |      8 |    4 | generation | rises with every segment that is opened                        |
-//! |     12 |    2 | member     | lower 12 bits: place of the erase block in the stripe; above them the handle |
+//! |     12 |    2 | member     | lower 10 bits: place of the erase block in the stripe; bits 10 and 11: upper bits of the reference; above them its lower 4 bits |
 //! |     14 |    2 | stream     | lower 2 bits: 0 user, 1 cleaner, 2 map; above them the place of the page in its erase block, modulo 16,383, plus 1; 0 there is of a version that did not say it |
 //! |     16 |  4*n | checksums  | CRC-32C of each IU of the page (8 bytes of it in tag mode)     |
 //!
@@ -23,12 +23,12 @@ struct Fields {
     check: U32,
     segment: U32,
     generation: U32,
-    member_and_handle: U16,
+    member_and_reference: U16,
     stream_and_place: U16,
 }
 
-/// Bits that a member has; a stripe has no more than 16, and the handle has the others.
-const MEMBER_BITS: u16 = 12;
+/// Bits that a member has; a stripe has no more than 16, and the reference has the others.
+const MEMBER_BITS: u16 = 10;
 const FIELDS_SIZE_BYTES: usize = size_of::<Fields>();
 const _: () = assert!(FIELDS_SIZE_BYTES == 16);
 
@@ -44,12 +44,18 @@ pub struct Mark {
     pub segment: u32,
     /// Generation.
     pub generation: u32,
-    /// Member, below 4096.
+    /// Member, below 1024.
     pub member: u16,
     /// Number of the stream ([`crate::Stream::number`]).
     pub stream: u16,
     /// Where in its erase block the page lies: see [`place_of`]. 0: nobody said so.
     pub place: u16,
+}
+
+/// Where the number of a reference stands: its lower 4 bits came first, when there were no groups.
+#[inline]
+const fn stored_reference(reference: u16) -> u16 {
+    (reference & 0xf) << 12 | (reference >> 4) << MEMBER_BITS
 }
 
 /// What marks say of the place of a page of an erase block: the page modulo 16,383, plus 1.
@@ -63,14 +69,14 @@ pub const fn place_of(page: u32) -> u16 {
 /// # Panics
 /// If the stream or the place is none.
 pub fn encode(mark: &Mark, checksums: &[u32], oob: &mut [u8]) {
-    let has_room = mark.stream & 0xff < 4 && mark.stream >> 8 < 16 && mark.member < 1 << MEMBER_BITS;
+    let has_room = mark.stream & 0xff < 4 && mark.stream >> 8 < 64 && mark.member < 1 << MEMBER_BITS;
     assert!(has_room && mark.place < 1 << 14, "I-L31: a mark has room for what it says");
     let (oob, _) = oob.split_at_mut(size_bytes(checksums.len() as u32));
     let fields = Fields {
         check: 0.into(),
         segment: mark.segment.into(),
         generation: mark.generation.into(),
-        member_and_handle: (mark.member | mark.stream >> 8 << MEMBER_BITS).into(),
+        member_and_reference: (mark.member | stored_reference(mark.stream >> 8)).into(),
         stream_and_place: (mark.stream & 0xff | mark.place << 2).into(),
     };
     let (place, rest) = oob.split_at_mut(FIELDS_SIZE_BYTES);
@@ -88,12 +94,13 @@ pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
     let oob = oob.get(..size_bytes(ius))?;
     let (fields, _) = Fields::ref_from_prefix(oob).ok()?;
     let stream_and_place = fields.stream_and_place.get();
-    let member_and_handle = fields.member_and_handle.get();
+    let member_and_reference = fields.member_and_reference.get();
+    let reference = member_and_reference >> 12 | (member_and_reference >> MEMBER_BITS & 3) << 4;
     (fields.check == checksum(&oob[4..])).then(|| Mark {
         segment: fields.segment.get(),
         generation: fields.generation.get(),
-        member: member_and_handle & ((1 << MEMBER_BITS) - 1),
-        stream: stream_and_place & 3 | member_and_handle >> MEMBER_BITS << 8,
+        member: member_and_reference & ((1 << MEMBER_BITS) - 1),
+        stream: stream_and_place & 3 | reference << 8,
         place: stream_and_place >> 2,
     })
 }
@@ -108,7 +115,7 @@ pub(crate) fn is_of(oob: &[u8], expected: &Mark, ius: u32) -> bool {
     let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
     let unplaced = u64::from(expected.generation)
         | u64::from(expected.member) << 32
-        | u64::from(expected.stream >> 8) << (32 + MEMBER_BITS)
+        | u64::from(stored_reference(expected.stream >> 8)) << 32
         | u64::from(expected.stream & 0xff) << 48;
     first >> 32 == u64::from(expected.segment)
         && (second == unplaced | u64::from(expected.place) << 50 || second == unplaced)
@@ -131,8 +138,8 @@ mod test {
         let mark = Mark {
             segment: 0x0403_0201,
             generation: 0x0807_0605,
-            member: 0x0a09,
-            stream: 0x602,
+            member: 0x0209,
+            stream: 0x2602,
             place: 0x2001,
         };
         let mut oob = [0xee; 32];
@@ -172,6 +179,7 @@ mod test {
             Mark { member: 2, ..mark },
             Mark { stream: 2, ..mark },
             Mark { stream: 0x201, ..mark },
+            Mark { stream: 0x2001, ..mark },
             Mark { place: place_of(101), ..mark },
             Mark { place: 0, ..mark },
         ];

@@ -6,13 +6,14 @@ use crate::anchor::Anchor;
 use crate::anchors::Anchors;
 use crate::cleaner::Cleaner;
 use crate::condition::{COUNTERS_USED_UP, NO_GOOD_BLOCKS, NO_ROOM};
-use crate::placement::{Placement, PlacementHandle};
+use crate::placement::{PerGroup, Placement, PlacementHandle, ReclaimGroup};
 use crate::purge::{Purge, PurgeError};
-use crate::reserve::{self, DISPLACED_LEAVE};
+use crate::reserve::DISPLACED_LEAVE;
 use crate::segments::{self, Run, Segments};
-use crate::staging::{self, Staging};
-use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE};
-use crate::writer::Writer;
+use crate::staging::Staging;
+use crate::supply::Supply;
+use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE, group_in};
+use crate::writer::{Pace, Writer};
 use crate::{HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream, StreamKind};
 use diecut_units::token::space::KIND_MASK;
 use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Span, Time, mutant};
@@ -29,14 +30,15 @@ const LOOK_AT_PURGE: Span = Span::from_millis(1);
 pub struct LogConfig {
     /// Staging slots of host data where there is no protected memory.
     pub user_slots: usize,
-    /// Reclaim unit handles; always the same ones.
+    /// Reclaim unit handles and reclaim groups; always the same ones.
     pub placement: Placement,
 }
 
 /// The log of one vSSD. Lower rooms are lent at each call.
 pub struct Log {
     writer: Writer,
-    cleaner: Cleaner,
+    /// One in each reclaim group.
+    cleaners: PerGroup<Cleaner>,
     purge: Purge,
     /// When [`Log::work`] was last called.
     worked_at: Time,
@@ -46,13 +48,13 @@ impl Log {
     /// A log over an empty or recovered space; `staging` is its part of protected memory, if the medium has some.
     pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
         let staging_size_bytes = staging.as_ref().map(|region| region.len());
-        let placement = config.placement.fitting(space, staging_size_bytes);
-        let layout = staging::layout_for(space, staging_size_bytes, placement);
+        let layout = config.placement.layout(space, staging_size_bytes);
         let staging = Staging::new(&layout, config.user_slots, staging);
         let segments = Segments::new(layout, space, staging.user_slot_count());
         let mut writer = Writer::new(segments, staging);
         writer.count_free(space);
-        Log { writer, cleaner: Cleaner::default(), purge: Purge::default(), worked_at: Time::ZERO }
+        let cleaners = PerGroup::new(writer.segments.layout.streams.placement().groups, Cleaner::new);
+        Log { writer, cleaners, purge: Purge::default(), worked_at: Time::ZERO }
     }
 
     /// The arithmetic.
@@ -77,12 +79,14 @@ impl Log {
 
     /// Why nothing is written at present, if the medium has no room. Unlike what [`Log::read_only`] says it can end.
     pub fn no_room(&self) -> Option<&'static str> {
-        self.writer.supply.has_no_room().then_some(NO_ROOM)
+        self.writer.has_no_room().then_some(NO_ROOM)
     }
 
     /// Looks whether the medium has room again, if it had none.
     pub fn look_for_room(&mut self, space: &mut dyn EraseBlockSpace) {
-        self.writer.supply.look_for_room(&self.writer.segments, space);
+        for supply in self.writer.supplies.iter_mut() {
+            supply.look_for_room(&self.writer.segments, space);
+        }
     }
 
     /// Whether no stream of host data takes anything because the medium has no room, and not because something else is waited for.
@@ -92,7 +96,7 @@ impl Log {
 
     /// As [`Log::lacks_room`], of one stream.
     pub fn lacks_room_for(&self, stream: Stream) -> bool {
-        self.writer.supply.has_no_room()
+        self.writer.supply_of(stream).has_no_room()
             && self.writer.staging.open_of(stream).is_none()
             && self.writer.segments.open_of(stream).is_none()
     }
@@ -112,9 +116,19 @@ impl Log {
         self.writer.next_sequence
     }
 
-    /// Segments that could be opened now.
+    /// Segments that could be opened now, in all reclaim groups.
     pub fn free_segments(&self) -> u32 {
-        self.writer.supply.free_segments()
+        self.writer.supplies.iter().map(Supply::free_segments).sum()
+    }
+
+    /// Live IUs of a reclaim group, leaves included, where there are several.
+    pub fn live_ius(&self, group: ReclaimGroup) -> Option<u64> {
+        self.writer.segments.live_in(group)
+    }
+
+    /// The reclaim group of a place.
+    pub fn group_of(&self, address: LogAddress) -> ReclaimGroup {
+        self.writer.segments.reclaim_group_of(self.writer.segments.index_of(address))
     }
 
     /// Segments that lie on flash when none is bad: greater numbers stand for chunks found in staging.
@@ -211,7 +225,7 @@ impl Log {
     /// Whether [`Log::work`] has more to do without an event.
     pub fn is_unfinished(&self) -> bool {
         let condition = &self.writer.condition;
-        let is_unfinished = self.cleaner.is_unfinished() || self.purge.is_unfinished();
+        let is_unfinished = self.cleaners.iter().any(Cleaner::is_unfinished) || self.purge.is_unfinished();
         is_unfinished && !condition.is_gone() && !condition.keeps_all()
     }
 
@@ -234,19 +248,20 @@ impl Log {
 
     /// Before writers are asked whether they go on: those that wait now count for [`Log::deadline`].
     pub fn begin_step(&mut self) {
-        self.writer.pace.begin_step();
+        self.writer.paces.iter_mut().for_each(Pace::begin_step);
     }
 
     /// When writers that wait for the cleaner may go on, or the medium, which had no room, is to be asked again: [`Log::work`] is to be
     /// called then, and [`Log::look_for_room`] before.
     pub fn deadline(&self) -> Time {
         let purge = if self.purge.looks_again() { self.worked_at + LOOK_AT_PURGE } else { Time::NEVER };
-        self.writer.pace.deadline().min(self.looks_for_room_at()).min(purge)
+        let paces = self.writer.paces.iter().map(Pace::deadline);
+        paces.fold(purge.min(self.looks_for_room_at()), Time::min)
     }
 
     /// Nothing else tells that there is room again when nobody writes.
     fn looks_for_room_at(&self) -> Time {
-        let looks = self.writer.supply.has_no_room() && self.read_only().is_none() && !self.is_gone();
+        let looks = self.writer.has_no_room() && self.read_only().is_none() && !self.is_gone();
         if looks && !mutant!("log: nobody looks for room that came back") {
             self.worked_at + LOOK_AGAIN
         } else {
@@ -303,15 +318,16 @@ impl Log {
         }
         writer.place_displaced(space, owner);
         writer.release(space);
-        self.cleaner.work(now, writer, &mut self.purge, space, owner);
+        writer.segments.retire_dead(writer.anchors.held(), writer.next_sequence);
+        for cleaner in self.cleaners.iter_mut() {
+            cleaner.work(now, writer, &mut self.purge, space, owner);
+        }
         self.purge.work(writer, space);
-        let reserve = reserve::reserve_segments(&writer.segments.layout);
-        let may_prepare =
-            writer.condition.read_only().is_none() && writer.supply.free_segments() > reserve + 1;
-        let is_supplied = !may_prepare || writer.supply.prepare(&writer.segments, space);
+        let is_supplied = writer.prepare(space);
         writer.push(space);
         self.purge.end_step(writer);
-        is_supplied && !self.purge.is_under_way() && writer.is_at_rest() && self.cleaner.is_at_rest(writer)
+        let rests = |cleaner: &Cleaner| cleaner.is_at_rest(writer);
+        is_supplied && !self.purge.is_under_way() && writer.is_at_rest() && self.cleaners.iter().all(rests)
     }
 
     /// Whether the log waits for this completion itself. If not, it belongs to the log's user ([`crate::is_for_user`]).
@@ -334,8 +350,8 @@ impl Log {
                     writer.fail_segment(segment);
                 }
             }
-            TOKEN_HEAD => self.cleaner.head_arrived(completion),
-            TOKEN_COPY => self.cleaner.copy_arrived(low as u32, completion, writer),
+            TOKEN_HEAD => self.cleaners[group_in(token)].head_arrived(completion),
+            TOKEN_COPY => self.cleaners[group_in(token)].copy_arrived(low as u32, completion, writer),
             TOKEN_ANCHOR => {
                 if writer.anchors.programmed(completion.result) {
                     // Segments that only notes kept can go.
@@ -366,9 +382,8 @@ impl Log {
         staging_size_bytes: Option<usize>,
         placement: Placement,
     ) -> u64 {
-        let layout =
-            staging::layout_for(space, staging_size_bytes, placement.fitting(space, staging_size_bytes));
-        reserve::usable_ius(&layout, segments::count_for(&layout, space))
+        let layout = placement.layout(space, staging_size_bytes);
+        segments::usable_ius(&layout, segments::count_for(&layout, space))
     }
 
     /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages.
@@ -396,23 +411,27 @@ impl Log {
         staging_size_bytes: Option<usize>,
         placement: Placement,
     ) -> u64 {
-        staging::layout_for(space, staging_size_bytes, placement.fitting(space, staging_size_bytes))
-            .reclaim_unit_ius()
+        placement.layout(space, staging_size_bytes).reclaim_unit_ius()
     }
 
-    /// IUs of data that the open reclaim unit of a handle still takes; all of one where none is open. Less once chunks had to be
-    /// filled up.
-    pub fn remaining_ius(&self, handle: PlacementHandle) -> u64 {
-        self.writer.remaining_ius(Stream::User(self.layout().streams.handle(handle)))
+    /// IUs of data that the open reclaim unit of a handle in a group that there is still takes; all of one where none is open. Less once
+    /// chunks had to be filled up.
+    pub fn remaining_ius(&self, group: ReclaimGroup, handle: PlacementHandle) -> u64 {
+        self.writer.remaining_ius(self.layout().streams.of_host(group, handle))
     }
 
-    /// Ends the open reclaim unit of a handle: what is written next goes to another one. Whether something was written to it, and more
+    /// Ends the open reclaim unit of a handle in a group that there is: what is written next goes to another one. Whether something was written to it, and more
     /// could have been.
-    pub fn end_reclaim_unit(&mut self, handle: PlacementHandle, space: &mut dyn EraseBlockSpace) -> bool {
+    pub fn end_reclaim_unit(
+        &mut self,
+        group: ReclaimGroup,
+        handle: PlacementHandle,
+        space: &mut dyn EraseBlockSpace,
+    ) -> bool {
         if self.writer.condition.is_gone() || self.writer.condition.read_only().is_some() {
             return false;
         }
-        self.writer.end_unit(Stream::User(self.layout().streams.handle(handle)), space)
+        self.writer.end_unit(self.layout().streams.of_host(group, handle), space)
     }
 
     /// IUs that can be read with one request from `address` on.
@@ -523,7 +542,7 @@ impl Log {
     /// Whether leaves may be written and anchors taken. Not while the last segments are in use: what the cleaner has begun
     /// can be undone only as long as they do not name it.
     pub fn may_anchor(&self) -> bool {
-        self.free_segments() > DISPLACED_LEAVE
+        self.writer.least_free_segments() > DISPLACED_LEAVE
     }
 
     /// Whether an anchor can be written.
@@ -564,7 +583,8 @@ impl Log {
 
     /// State in one line per slot, segment and victim, for debugging.
     pub fn describe(&self) -> String {
-        let Log { writer, cleaner, purge, .. } = self;
-        format!("{writer}{}{}{cleaner}{purge}", writer.staging, writer.segments)
+        let Log { writer, cleaners, purge, .. } = self;
+        let cleaners: String = cleaners.iter().map(Cleaner::to_string).collect();
+        format!("{writer}{}{}{cleaners}{purge}", writer.staging, writer.segments)
     }
 }

@@ -3,6 +3,7 @@
 use super::Log;
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
+use crate::supply::Supply;
 use crate::{LogAddress, RecoveredChunk, SegmentIndex, StoredAddress, Stream, TOKEN_NOBODY};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 use std::ops::Range;
@@ -12,7 +13,7 @@ impl Log {
     pub fn adopt_anchor(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
         let writer = &mut self.writer;
         writer.anchors.adopt(anchor, blocks, next_number);
-        writer.supply.forget_count();
+        writer.supplies.iter_mut().for_each(Supply::forget_count);
         writer.segments.adopt_anchor(anchor);
         writer.next_sequence = writer.next_sequence.max(anchor.taken_at);
     }

@@ -26,6 +26,7 @@ impl Segments {
         segment.first_sequence = 0;
         segment.completed_rows = SmallVec::from_elem(rows, blocks.len());
         self.next_generation = self.next_generation.max(generation.saturating_add(1));
+        self.settle_in_group(index);
     }
 
     /// Generation of a segment that is held.
@@ -118,6 +119,9 @@ impl Segments {
         odd |= counts.iter().zip(&self.list).any(|(count, segment)| *count > 0 && !is_whole(segment));
         if !odd {
             self.valid.iter_mut().zip(&counts).for_each(|(valid, count)| *valid += count);
+            for (home, count) in self.homes.iter().zip(&counts) {
+                self.live[usize::from(home.0)] += u64::from(*count);
+            }
             return (used, 0);
         }
         let mut lost = 0;

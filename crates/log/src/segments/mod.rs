@@ -11,7 +11,7 @@ pub(crate) use segment::{Blocks, Segment, SegmentState};
 
 use crate::reserve;
 use crate::stream::PerStream;
-use crate::{Layout, LogAddress, SegmentIndex, Stream};
+use crate::{Layout, LogAddress, ReclaimGroup, SegmentIndex, Stream, StreamKind};
 use areas::PageAreas;
 use diecut_units::mutant;
 use diecut_vssd::space::{EraseBlockSpace, UnitIndex};
@@ -29,6 +29,9 @@ pub(crate) struct Segments {
     list: Vec<Segment>,
     /// Live IUs of each segment; apart from the rest because every write touches one at random.
     valid: Vec<u32>,
+    /// Reclaim group of each segment, and live IUs of each group; both are empty where there is one.
+    homes: Vec<ReclaimGroup>,
+    live: Vec<u64>,
     /// Some segment may have lost its last live IU since dead ones were looked for.
     some_died: bool,
     /// Segments that are being freed.
@@ -64,12 +67,22 @@ pub(crate) fn count_for(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
     (blocks.min().unwrap_or(0) * layout.groups).min(numbers)
 }
 
+/// IUs of data that all of so many segments but the reserve of each reclaim group hold when chunks are full.
+pub(crate) fn usable_ius(layout: &Layout, segments: u32) -> u64 {
+    let groups = u32::from(layout.streams.placement().groups);
+    u64::from(groups) * reserve::usable_ius(layout, segments / groups)
+}
+
 impl Segments {
     /// None yet; `staged_count` chunks can be found in staging.
     pub fn new(layout: Layout, space: &dyn EraseBlockSpace, staged_count: usize) -> Segments {
         let flash_count = count_for(&layout, space);
         let count = flash_count as usize + staged_count;
+        let groups = layout.streams.placement().groups;
+        let (homes, live) = if groups == 1 { (0, 0) } else { (count, groups.into()) };
         Segments {
+            homes: vec![ReclaimGroup::FIRST; homes],
+            live: vec![0; live],
             list: (0..count).map(|_| Segment::absent()).collect(),
             valid: vec![0; count],
             some_died: true,
@@ -105,17 +118,25 @@ impl Segments {
     /// Counts a place as live.
     #[inline]
     pub fn validate(&mut self, address: LogAddress) {
-        let valid = &mut self.valid[(address.0 >> self.layout.segment_shift) as usize];
+        let index = (address.0 >> self.layout.segment_shift) as usize;
+        let valid = &mut self.valid[index];
         *valid += 1;
+        if let Some(home) = self.homes.get(index) {
+            self.live[usize::from(home.0)] += 1;
+        }
         debug_assert!(*valid <= self.layout.segment_ius, "I-L2: no more lives in a segment than it holds");
     }
 
     /// Counts a place as dead.
     #[inline]
     pub fn invalidate(&mut self, address: LogAddress) {
-        let valid = &mut self.valid[(address.0 >> self.layout.segment_shift) as usize];
+        let index = (address.0 >> self.layout.segment_shift) as usize;
+        let valid = &mut self.valid[index];
         assert!(*valid > 0, "I-L2: a place dies once");
         *valid -= 1;
+        if let Some(home) = self.homes.get(index) {
+            self.live[usize::from(home.0)] -= 1;
+        }
         self.some_died |= *valid == 0;
     }
 
@@ -123,6 +144,9 @@ impl Segments {
     #[inline]
     pub fn take_data(&mut self, index: u32, sequence: u64) {
         self.valid[index as usize] += 1;
+        if let Some(home) = self.homes.get(index as usize) {
+            self.live[usize::from(home.0)] += 1;
+        }
         debug_assert!(
             self.valid[index as usize] <= self.layout.segment_ius,
             "I-L2: no more lives in a segment than it holds"
@@ -133,6 +157,11 @@ impl Segments {
     /// Live IUs of a segment.
     pub fn valid(&self, index: u32) -> u32 {
         self.valid[index as usize]
+    }
+
+    /// Live IUs of a reclaim group, if there are several.
+    pub fn live_in(&self, group: ReclaimGroup) -> Option<u64> {
+        self.live.get(usize::from(group.0)).copied()
     }
 
     /// Live IUs of each segment.
@@ -183,6 +212,7 @@ impl Segments {
         (segment.stream, segment.generation) = (stream, self.next_generation);
         segment.completed_rows = smallvec::SmallVec::from_elem(0, blocks.len());
         segment.blocks = blocks;
+        self.settle_in_group(index);
         self.next_generation += 1;
         self.open[stream] = Some(index);
     }
@@ -219,15 +249,37 @@ impl Segments {
         self.open[segment.stream] = Some(index);
     }
 
+    /// A segment without live IUs got blocks.
+    fn settle_in_group(&mut self, index: u32) {
+        if !self.homes.is_empty() {
+            assert_eq!(self.valid(index), 0, "I-L6: nothing of it is counted yet");
+            let block = self[index].blocks.iter().find(|block| **block != NO_BLOCK);
+            self.homes[index as usize] =
+                block.map_or(ReclaimGroup::FIRST, |block| self.layout.reclaim_group_of(*block));
+        }
+    }
+
+    /// The reclaim group of a segment.
+    #[inline]
+    pub fn reclaim_group_of(&self, index: u32) -> ReclaimGroup {
+        self.homes.get(index as usize).copied().unwrap_or_default()
+    }
+
     /// The group of a segment that has blocks.
     pub fn group_of(&self, index: u32) -> u32 {
         let block = self[index].blocks.iter().find(|block| **block != NO_BLOCK);
         block.map_or(0, |block| self.layout.column_of(*block).0)
     }
 
-    /// The segment with the least to copy, outside of some groups. Leaves of the map die in the order in which they were written, and soon:
+    /// The segment of a reclaim group with the least to copy, outside of some groups of units. Leaves of the map die in the order in which they were written, and soon:
     /// what is copied of a segment of theirs is mostly wasted, unless there is little of it, or the cleaner cannot be patient.
-    pub fn pick_victim(&self, walked: &[u32], is_patient: bool, anchored: u64) -> Option<u32> {
+    pub fn pick_victim(
+        &self,
+        reclaim_group: ReclaimGroup,
+        walked: &[u32],
+        is_patient: bool,
+        anchored: u64,
+    ) -> Option<u32> {
         let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
         let mut best: Option<(u32, u32)> = None;
         for (index, (segment, valid)) in self.list.iter().zip(&self.valid).enumerate() {
@@ -240,6 +292,7 @@ impl Segments {
                 || segment.state() != SegmentState::Sealed
                 || segment.chunks > 0
                 || segment.is_unreclaimable
+                || self.reclaim_group_of(index as u32) != reclaim_group
                 || !walked.is_empty() && walked.contains(&self.group_of(index as u32))
             {
                 continue;
@@ -310,6 +363,14 @@ impl Segments {
         self.freeing.len()
     }
 
+    /// How many of a reclaim group.
+    pub fn freeing_count_in(&self, group: ReclaimGroup) -> usize {
+        if self.homes.is_empty() {
+            return self.freeing.len();
+        }
+        self.freeing.iter().filter(|index| self.reclaim_group_of(**index) == group).count()
+    }
+
     /// When everything before this is durable, all that are being freed can go.
     pub fn freed_after(&self) -> Option<u64> {
         self.freeing.iter().map(|index| self[*index].free_after).max()
@@ -348,19 +409,24 @@ impl Segments {
         self.freeing.iter().all(|index| self.list[*index as usize].reads == 0)
     }
 
-    /// Room that the cleaner keeps up, in segments.
-    pub fn paced_segments(&self) -> u32 {
-        reserve::paced_segments(&self.layout, self.flash_count)
+    /// Segments of a reclaim group that lie on flash.
+    pub fn group_count(&self) -> u32 {
+        self.flash_count / u32::from(self.layout.streams.placement().groups)
     }
 
-    /// Groups that are cleaned at a time.
+    /// Room that the cleaner keeps up in a reclaim group, in segments.
+    pub fn paced_segments(&self) -> u32 {
+        reserve::paced_segments(&self.layout, self.group_count())
+    }
+
+    /// Groups of units that are cleaned at a time in a reclaim group.
     pub fn walks(&self) -> u32 {
-        reserve::walks(&self.layout, self.flash_count)
+        reserve::walks(&self.layout, self.group_count())
     }
 
     /// IUs of data that all segments but the reserve hold when chunks are full.
     pub fn usable_ius(&self) -> u64 {
-        reserve::usable_ius(&self.layout, self.flash_count)
+        usable_ius(&self.layout, self.flash_count)
     }
 
     /// IUs of so many segments.
@@ -379,10 +445,22 @@ impl Segments {
             assert_eq!(listed, usize::from(is_freeing), "I-L7: freeing segment {index}");
             let valid = self.valid(index);
             assert!(valid <= self.layout.segment_ius, "I-L2: live IUs of segment {index}");
+            let is_of_stream = segment.stream.kind() == StreamKind::Map
+                || segment.blocks.is_empty()
+                || self.reclaim_group_of(index) == self.layout.streams.group_of(segment.stream);
+            assert!(
+                is_of_stream || segment.state() != SegmentState::Open,
+                "I-L41: segment {index} lies in its group"
+            );
             assert!(
                 segment.exists() || valid == 0,
                 "I-L2: segment {index} does not exist, and something lives"
             );
+        }
+        for (group, live) in (0..).map(ReclaimGroup).zip(&self.live) {
+            let own = (0..self.count()).filter(|index| self.reclaim_group_of(*index) == group);
+            let counted: u64 = own.map(|index| u64::from(self.valid(index))).sum();
+            assert_eq!(*live, counted, "I-L41: live IUs of {group:?}");
         }
         for (stream, open) in
             self.layout.streams.all().filter_map(|stream| Some((stream, self.open[stream]?)))

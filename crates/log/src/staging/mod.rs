@@ -41,14 +41,16 @@ pub(crate) struct Staging {
     may_release: bool,
 }
 
-/// Segments' addresses and staging of a log with so much protected memory.
+/// Segments' addresses and staging of a log with so much protected memory: segments lie as `placement` says, and what is told apart is
+/// `fitting`.
 pub(crate) fn layout_for(
     space: &dyn EraseBlockSpace,
     staging_size_bytes: Option<usize>,
     placement: Placement,
+    fitting: Placement,
 ) -> Layout {
-    let mut layout = Layout::new(*space.shape(), space.unit_count());
-    layout.streams = Streams::new(placement);
+    let mut layout = Layout::new(*space.shape(), space.unit_count(), placement.groups);
+    layout.streams = Streams::new(fitting);
     if let Some(staging_size_bytes) = staging_size_bytes {
         // At least these, or programs and appends would wait for each other.
         while layout.chunk_units > 1
@@ -402,7 +404,7 @@ impl Staging {
         chunk.enter(ChunkState::Sealed);
         let to = chunk.address(0, &segments.layout);
         slot.name(
-            stream.handle(),
+            stream.reference(),
             sequence,
             place.segment,
             generation,

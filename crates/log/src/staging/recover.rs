@@ -16,7 +16,7 @@ impl Staging {
                 FoundSlot::Empty => {}
                 FoundSlot::Damaged => damaged += 1,
                 FoundSlot::Chunk {
-                    handle,
+                    reference,
                     sequence,
                     segment,
                     generation,
@@ -25,7 +25,7 @@ impl Staging {
                     note_count,
                 } => {
                     let head = Head {
-                        stream: Stream::User(handle),
+                        stream: Stream::User(reference),
                         segment,
                         generation,
                         offset,
@@ -63,10 +63,10 @@ impl Staging {
         let head = &found.head;
         let checksums = (0..u32::from(head.data_count)).map(|data| checksum(self.slots[slot].iu(data)));
         // Of a handle that there is not any more: it goes to the first one.
-        let handle = head.stream.handle();
-        let handle =
-            if mutant!("log: staged chunks lose their handle") { Default::default() } else { handle };
-        let stream = Stream::User(self.streams.handle(handle));
+        let reference = head.stream.reference();
+        let reference =
+            if mutant!("log: staged chunks lose their handle") { Default::default() } else { reference };
+        let stream = Stream::User(self.streams.reference(reference));
         let chunk = Chunk::found(stream, head, segment, last_sequence, checksums.collect());
         self.slots[slot].hold(chunk);
         self.occupy(slot);

@@ -10,7 +10,7 @@
 //! |     20 |    4 | generation | generation of that segment                                             |
 //! |     24 |    4 | offset     | IU of the head within it                                               |
 //! |     28 |    2 | version    | 2                                                                      |
-//! |     30 |    2 | handle     | reclaim unit handle that the chunk was written to                      |
+//! |     30 |    2 | reference  | reclaim unit handle and group that the chunk was written to            |
 //! |     64 | 4096 | head       | records and notes as in a chunk head; the fixed fields are not valid   |
 //! |   4160 |  ... | data       | IUs                                                                    |
 //!
@@ -21,7 +21,7 @@
 
 use super::chunk::Chunk;
 use crate::Layout;
-use crate::PlacementHandle;
+use crate::UnitReference;
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
 use diecut_units::mutant;
@@ -45,7 +45,7 @@ struct SlotHeader {
     generation: U32,
     offset: U32,
     version: U16,
-    handle: U16,
+    reference: U16,
     /// Not written: whatever was there.
     reserved: [u8; 32],
 }
@@ -124,7 +124,7 @@ pub(crate) enum FoundSlot {
     Empty,
     Damaged,
     Chunk {
-        handle: PlacementHandle,
+        reference: UnitReference,
         sequence: u64,
         segment: u32,
         generation: u32,
@@ -205,7 +205,7 @@ impl Slot {
     pub fn start(&mut self, chunk: Chunk, generation: u32, offset: u32) {
         self.clear();
         self.wipe();
-        self.name(chunk.stream.handle(), chunk.sequence, chunk.segment, generation, offset);
+        self.name(chunk.stream.reference(), chunk.sequence, chunk.segment, generation, offset);
         self.open_bytes()[..IU_SIZE_BYTES].fill(0);
         self.hold(chunk);
     }
@@ -421,7 +421,7 @@ impl Slot {
     /// Names the chunk of a protected slot; it is empty until published.
     pub fn name(
         &mut self,
-        handle: PlacementHandle,
+        reference: UnitReference,
         sequence: u64,
         segment: u32,
         generation: u32,
@@ -434,7 +434,7 @@ impl Slot {
             header.generation = generation.into();
             header.offset = offset.into();
             header.version = VERSION.into();
-            header.handle = handle.0.into();
+            header.reference = reference.0.into();
         }
     }
     /// Makes all entries so far survive the process, in protected memory.
@@ -469,10 +469,10 @@ impl Slot {
         let (data_count, note_count) = ((publish >> 39) as u32 & 0x1ff, (publish >> 32) as u32 & 0x7f);
         let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
         let sequence = header.sequence.get();
-        let handle = PlacementHandle(header.handle.get());
+        let reference = UnitReference(header.reference.get());
         if publish >> 48 != MAGIC
             || header.version != VERSION
-            || handle.0 >= PlacementHandle::COUNT_MAX
+            || reference.0 >= UnitReference::COUNT_MAX
             || data_count as usize > room
             || !head::fits(data_count as usize, note_count as usize, 0)
         {
@@ -485,7 +485,7 @@ impl Slot {
             return FoundSlot::Damaged;
         }
         FoundSlot::Chunk {
-            handle,
+            reference,
             sequence,
             segment: header.segment.get(),
             generation: header.generation.get(),
@@ -546,8 +546,8 @@ mod test {
     fn the_bytes_of_a_slot() {
         let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 2 * IU_SIZE_BYTES);
         let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8);
-        let handle = PlacementHandle(3);
-        slot.name(handle, 0x0807_0605_0403_0201, 0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
+        let reference = UnitReference(3);
+        slot.name(reference, 0x0807_0605_0403_0201, 0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         slot.open_bytes()[64] = 7;
         let iu = checksum(&[0; 8]);
         let body = slot.bytes().to_vec();
@@ -570,8 +570,15 @@ mod test {
         assert_eq!(slot.header.as_deref(), Some(&golden.concat()[..]));
         let place = (0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         let (sequence, (segment, generation, offset)) = (0x0807_0605_0403_0201, place);
-        let found =
-            FoundSlot::Chunk { handle, sequence, segment, generation, offset, data_count: 1, note_count: 1 };
+        let found = FoundSlot::Chunk {
+            reference,
+            sequence,
+            segment,
+            generation,
+            offset,
+            data_count: 1,
+            note_count: 1,
+        };
         assert_eq!(slot.found(), found);
     }
 }

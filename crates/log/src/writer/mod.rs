@@ -11,23 +11,25 @@ mod program;
 use crate::anchors::Anchors;
 use crate::condition::{COUNTERS_USED_UP, Condition, NO_GOOD_BLOCKS};
 use crate::head::{self, Origin};
+use crate::placement::PerGroup;
 use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE};
 use crate::segments::Segments;
 use crate::staging::{Place, Staging};
 use crate::supply::Supply;
-use crate::{LogAddress, LogStatistics, Stream, StreamKind, walk};
+use crate::{LogAddress, LogStatistics, ReclaimGroup, Stream, StreamKind, walk};
 use diecut_units::{BufferPool, checksum};
 use diecut_vssd::space::EraseBlockSpace;
-use pace::Pace;
+pub(crate) use pace::Pace;
 use placing::Placing;
 
 /// What appends.
 pub(crate) struct Writer {
     pub segments: Segments,
     pub staging: Staging,
-    pub supply: Supply,
+    /// Of each reclaim group, as the pace.
+    pub supplies: PerGroup<Supply>,
     pub anchors: Anchors,
-    pub pace: Pace,
+    pub paces: PerGroup<Pace>,
     pub placing: Placing,
     pub condition: Condition,
     pub pool: BufferPool,
@@ -45,10 +47,13 @@ pub(crate) struct Writer {
 impl Writer {
     pub fn new(segments: Segments, staging: Staging) -> Writer {
         let layout = &segments.layout;
+        let groups = layout.streams.placement().groups;
         Writer {
-            supply: Supply::new(layout),
+            supplies: PerGroup::new(groups, |group| Supply::new(group, layout)),
             anchors: Anchors::new(layout, segments.flash_count()),
-            pace: Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius)),
+            paces: PerGroup::new(groups, |_| {
+                Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius))
+            }),
             placing: Placing::new(layout.streams.placement().handles),
             condition: Condition::default(),
             pool: BufferPool::new(),
@@ -84,24 +89,53 @@ impl Writer {
         self.next_sequence = self.next_sequence.max(last.saturating_add(1));
     }
 
-    /// Counts free segments again where they may have changed. What others do to blocks (one that failed, a die that went) matters to whoever
-    /// opens a segment, and that counts for itself; while writers may, and nothing is written, nothing here depends on the exact number.
-    pub fn recount_free(&mut self, space: &dyn EraseBlockSpace) {
-        let is_settled = self.supply.is_counted_at(self.next_sequence)
-            && self.supply.free_segments() > reserve::reserve_segments(&self.segments.layout) + 1;
+    /// Counts free segments of a reclaim group again where they may have changed. What others do to blocks (one that failed, a die that went)
+    /// matters to whoever opens a segment, and that counts for itself; while writers may, and nothing is written, nothing here depends on the
+    /// exact number.
+    pub fn recount_free(&mut self, group: ReclaimGroup, space: &dyn EraseBlockSpace) {
+        let supply = &mut self.supplies[group];
+        let is_settled = supply.is_counted_at(self.next_sequence)
+            && supply.free_segments() > reserve::reserve_segments(&self.segments.layout) + 1;
         if space.is_read_only() {
-            self.count_free(space);
+            self.count_free_in(group, space);
         } else if !is_settled {
-            self.supply.recount(self.next_sequence, &self.segments.layout, &self.anchors, space);
+            supply.recount(self.next_sequence, &self.segments.layout, &self.anchors, space);
         }
     }
 
     /// Counts free segments.
     pub fn count_free(&mut self, space: &dyn EraseBlockSpace) {
+        for group in self.segments.layout.streams.groups() {
+            self.count_free_in(group, space);
+        }
+    }
+
+    /// Counts those of a reclaim group.
+    fn count_free_in(&mut self, group: ReclaimGroup, space: &dyn EraseBlockSpace) {
         if space.is_read_only() {
             self.condition.end_writes(NO_GOOD_BLOCKS);
         }
-        self.supply.count(self.next_sequence, &self.segments.layout, &self.anchors, space);
+        self.supplies[group].count(self.next_sequence, &self.segments.layout, &self.anchors, space);
+    }
+
+    /// The supply of a stream's reclaim group.
+    pub fn supply_of(&self, stream: Stream) -> &Supply {
+        &self.supplies[self.group_of(stream)]
+    }
+
+    #[inline]
+    fn group_of(&self, stream: Stream) -> ReclaimGroup {
+        self.segments.layout.streams.group_of(stream)
+    }
+
+    /// Whether the medium had no room for a segment of some reclaim group.
+    pub fn has_no_room(&self) -> bool {
+        self.supplies.iter().any(Supply::has_no_room)
+    }
+
+    /// Free segments of the reclaim group that has the fewest.
+    pub fn least_free_segments(&self) -> u32 {
+        self.supplies.iter().map(Supply::free_segments).min().unwrap_or(0)
     }
 
     /// Free segments that are not for this stream. Whoever makes room comes before those who use it up.
@@ -113,29 +147,35 @@ impl Writer {
             }
             // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
             // fails, unless nothing else can make room.
-            _ if self.segments.freeing_count() == 0 && !self.staging.has_displaced() => 0,
+            _ if self.segments.freeing_count_in(self.group_of(stream)) == 0
+                && !self.staging.has_displaced() =>
+            {
+                0
+            }
             _ => DISPLACED_LEAVE,
         }
     }
 
     /// Opens a segment for a stream, if more than `keep` are free.
     fn open_segment(&mut self, stream: Stream, keep: u32, space: &mut dyn EraseBlockSpace) -> Option<u32> {
-        self.count_free(space);
+        let group = self.group_of(stream);
+        self.count_free_in(group, space);
         if self.segments.next_generation() == u32::MAX {
             self.condition.end_writes(COUNTERS_USED_UP);
             return None;
         }
-        if self.supply.free_segments() <= keep || self.supply.is_blind_to_room() {
+        let supply = &mut self.supplies[group];
+        if supply.free_segments() <= keep || supply.is_blind_to_room() {
             return None;
         }
         assert!(self.segments.open_of(stream).is_none(), "I-L4: a stream has one segment open");
         let index = self.segments.free_number()?;
-        let blocks = self.supply.take(stream, &self.segments, &mut self.condition, space)?;
+        let blocks = supply.take(stream, &self.segments, &mut self.condition, space)?;
         self.segments.open(index, stream, blocks);
         if stream.kind() == StreamKind::User {
             self.anchors.writers_go_on();
         }
-        self.count_free(space);
+        self.count_free_in(group, space);
         Some(index)
     }
 
@@ -192,7 +232,8 @@ impl Writer {
 
     fn start_chunk(&mut self, slot: usize, stream: Stream, place: Place) {
         if stream.policy().is_paced {
-            self.pace.take_head();
+            let group = self.group_of(stream);
+            self.paces[group].take_head();
         }
         self.staging.open(slot, stream, place, self.next_sequence, &mut self.segments);
     }
@@ -212,7 +253,8 @@ impl Writer {
 
     /// Whether one more IU can be appended to the stream without waiting.
     pub fn has_room(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
-        (!stream.policy().is_paced || self.pace.allows()) && self.open_chunk(stream, space).is_some()
+        let group = self.group_of(stream);
+        (!stream.policy().is_paced || self.paces[group].allows()) && self.open_chunk(stream, space).is_some()
     }
 
     /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for.
@@ -227,12 +269,13 @@ impl Writer {
         if !stream.policy().is_paced {
             return self.append_checked(stream, tag, content, checksum(content), space);
         }
-        if !self.pace.allows() {
+        let group = self.group_of(stream);
+        if !self.paces[group].allows() {
             return None;
         }
         let address = self.append_checked(stream, tag, content, checksum(content), space);
         if address.is_some() {
-            self.pace.take();
+            self.paces[group].take();
         }
         address
     }
@@ -249,7 +292,7 @@ impl Writer {
         let sequence = self.next_sequence;
         loop {
             let index = self.open_chunk(stream, space)?;
-            if !stream.policy().names_origin || self.joins(index) {
+            if !stream.policy().names_origin || self.joins(stream, index) {
                 let slot = self.staging.slot_mut(index);
                 if let Some(data) = slot.put_data(sequence, tag, content, content_checksum) {
                     let (chunk, layout) = (slot.chunk(), &self.segments.layout);
@@ -270,7 +313,8 @@ impl Writer {
 
     /// Whether the next entry may join a chunk. While segments are scarce copies of one victim stay among themselves:
     /// after a restart they can be undone as long as their originals are there, and cost no segment.
-    fn joins(&mut self, slot: usize) -> bool {
+    fn joins(&mut self, stream: Stream, slot: usize) -> bool {
+        let are_scarce = self.supply_of(stream).free_segments() <= FOUND_LEAVE;
         let chunk = self.staging.slot_mut(slot).chunk_mut();
         if chunk.origin == self.copying {
             return true;
@@ -279,7 +323,6 @@ impl Writer {
             chunk.origin = self.copying;
             return true;
         }
-        let are_scarce = self.supply.free_segments() <= FOUND_LEAVE;
         if !are_scarce {
             chunk.origin = None;
         }
@@ -292,7 +335,7 @@ impl Writer {
         let sequence = self.next_sequence;
         loop {
             let index = self.open_chunk(stream, space)?;
-            if !stream.policy().names_origin || self.joins(index) {
+            if !stream.policy().names_origin || self.joins(stream, index) {
                 let slot = self.staging.slot_mut(index);
                 if slot.put_note(sequence, words) {
                     self.segments[slot.chunk().segment].take_note(sequence);
@@ -303,6 +346,19 @@ impl Writer {
             }
             self.seal(stream);
         }
+    }
+
+    /// Takes blocks for the segments that are opened next, as far as there are some to spare. Whether none was due.
+    pub fn prepare(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
+        if self.condition.read_only().is_some() {
+            return true;
+        }
+        let spare = reserve::reserve_segments(&self.segments.layout) + 1;
+        let mut none_due = true;
+        for supply in self.supplies.iter_mut().filter(|supply| supply.free_segments() > spare) {
+            none_due &= supply.prepare(&self.segments, space);
+        }
+        none_due
     }
 
     /// Ends the open chunk of a stream.
@@ -324,7 +380,7 @@ impl Writer {
         let condition = &self.condition;
         let writes = !condition.is_gone() && !condition.keeps_all() && condition.read_only().is_none();
         writes
-            && !self.supply.has_no_room()
+            && !self.has_no_room()
             && self.staging.is_at_rest()
             && !self.placing.is_ending()
             && self.segments.waits_for_no_read()
@@ -353,14 +409,10 @@ impl Writer {
 
 impl std::fmt::Display for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        writeln!(
-            f,
-            "free {} wanted {} floor {} next {} pace {:?}",
-            self.supply.free_segments(),
-            self.wanted,
-            self.durable_before(),
-            self.next_sequence,
-            self.pace
-        )
+        writeln!(f, "wanted {} floor {} next {}", self.wanted, self.durable_before(), self.next_sequence)?;
+        for (supply, pace) in self.supplies.iter().zip(self.paces.iter()) {
+            writeln!(f, "free {} pace {pace:?}", supply.free_segments())?;
+        }
+        Ok(())
     }
 }

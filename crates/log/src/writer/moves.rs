@@ -47,7 +47,9 @@ impl Writer {
         let keep = match stream {
             // Durable in their slots: a cut could cost a segment for each of them.
             Stream::User(_) if self.staging.is_protected() => FOUND_LEAVE,
-            Stream::User(_) if self.segments.freeing_count() == 0 => 1 + DISPLACED_LEAVE,
+            Stream::User(_) if self.segments.freeing_count_in(self.group_of(stream)) == 0 => {
+                1 + DISPLACED_LEAVE
+            }
             // Frees may wait for just these chunks to be durable.
             _ => 0,
         };

@@ -19,6 +19,7 @@ const LEARNING: u128 = 4;
 /// Room that comes or goes at once is seen bit by bit: an IU with so many that are taken.
 const LUMP_SHARE: u64 = 4;
 
+/// The pace of writers of a reclaim group; see the module.
 pub(crate) struct Pace {
     /// `None`: writers take what they want.
     paced: Option<Paced>,

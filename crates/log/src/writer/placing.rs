@@ -132,7 +132,7 @@ impl Writer {
     /// Entries before this are to become durable, or a handle that nobody writes to any more would hold up anchors.
     pub(super) fn stale_before(&self) -> u64 {
         let layout = &self.segments.layout;
-        if layout.streams.more() == 0 || mutant!("log: chunks of idle handles wait for ever") {
+        if layout.streams.is_single() || mutant!("log: chunks of idle handles wait for ever") {
             return 0;
         }
         let handles = u64::from(layout.streams.count(StreamKind::User));
@@ -150,13 +150,14 @@ impl Writer {
     /// A chunk of a stream was handed to flash with its filler; `is_taken_back`: it was not begun with.
     pub(super) fn count_media(&mut self, stream: Stream, ius: u32, is_taken_back: bool) {
         let streams = self.segments.layout.streams;
+        let handle = streams.handle_of(stream);
         let is_of_handle = match stream.kind() {
             StreamKind::User => true,
             // Where handles share the cleaner's copies nobody says whose they are.
             StreamKind::Cleaner => streams.count(StreamKind::Cleaner) == streams.count(StreamKind::User),
             StreamKind::Map => false,
         };
-        if is_of_handle && let Some(figures) = self.placing.figures.get_mut(usize::from(stream.handle().0)) {
+        if is_of_handle && let Some(figures) = self.placing.figures.get_mut(usize::from(handle.0)) {
             if is_taken_back {
                 figures.media_ius -= u64::from(ius);
             } else {
@@ -167,7 +168,9 @@ impl Writer {
 
     /// The cleaner copied an IU out of a segment.
     pub fn count_moved(&mut self, from: u32) {
-        if let Stream::User(handle) = self.segments[from].stream
+        let stream = self.segments[from].stream;
+        let handle = self.segments.layout.streams.handle_of(stream);
+        if stream.kind() == StreamKind::User
             && let Some(figures) = self.placing.figures.get_mut(usize::from(handle.0))
         {
             figures.moved_ius += 1;

@@ -6,7 +6,7 @@ use crate::definition::StoreIndex;
 use crate::pending::{Extra, Rest};
 use crate::piece::{self, Cutting, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS, is_one_piece};
 use diecut_units::{BufferPool, Payload};
-use diecut_volume::contract::{PlacementHandle, VolumeIndex, VolumeOperation};
+use diecut_volume::contract::{PlacementTarget, VolumeIndex, VolumeOperation};
 use smallvec::SmallVec;
 
 /// See the module.
@@ -165,7 +165,7 @@ fn write(
     range: LbaRange,
     payload: Payload,
     force_unit_access: bool,
-    placement: PlacementHandle,
+    placement: PlacementTarget,
 ) -> VolumeOperation {
     VolumeOperation::Write { first_iu: range.first_lba, payload, force_unit_access, placement }
 }

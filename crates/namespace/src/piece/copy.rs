@@ -67,15 +67,19 @@ fn first_piece(mut copy: VolumeCopy) -> (VolumeCopy, VolumeCopy) {
 #[cfg(test)]
 mod test {
     use super::*;
-    use diecut_volume::contract::PlacementHandle;
+    use diecut_volume::contract::{PlacementHandle, PlacementTarget};
 
     /// Goal: pieces of a copy are all of it, in order. Method: what every piece says of each block, for ranges of all lengths.
     #[test]
     fn pieces_are_the_whole() {
         let sources: Vec<IuRange> =
             (1..20).map(|n| IuRange { first_iu: n * 1000, iu_count: (n * 7 % 23 + 1) as u32 }).collect();
-        let whole =
-            VolumeCopy { sources, first_iu: 500_000, force_unit_access: true, placement: PlacementHandle(2) };
+        let whole = VolumeCopy {
+            sources,
+            first_iu: 500_000,
+            force_unit_access: true,
+            placement: PlacementTarget::handle(PlacementHandle(2)),
+        };
         let blocks = |copy: &VolumeCopy| -> Vec<(u64, u64)> {
             let read =
                 copy.sources.iter().flat_map(|one| one.first_iu..one.first_iu + u64::from(one.iu_count));

@@ -3,7 +3,7 @@
 use super::Plan;
 use diecut_namespace::contract::{
     COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceCopy, NamespaceOperation, NamespaceProperties,
-    PlacementHandle,
+    PlacementTarget,
 };
 use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::{Copy, CopyRange};
@@ -36,7 +36,7 @@ pub(super) fn plan(properties: &NamespaceProperties, entry: &SubmissionEntry) ->
 pub(super) fn operation(
     entry: &SubmissionEntry,
     data: &[u8],
-    placement: PlacementHandle,
+    placement: PlacementTarget,
 ) -> Result<NamespaceOperation, Status> {
     let copy = Copy::decode(entry);
     let bytes = copy.range_count as usize * CopyRange::SIZE_BYTES;

@@ -9,7 +9,7 @@ mod panics;
 mod telemetry;
 
 use crate::placement::PlacementFigures;
-use diecut_namespace::contract::{CommandToken, NamespaceId, PlacementHandle};
+use diecut_namespace::contract::{CommandToken, NamespaceId, PlacementTarget};
 use diecut_nvme::QualifiedName;
 pub(crate) use monitor::{LatencyMonitor, Set};
 pub use panics::PanicsTold;
@@ -51,7 +51,7 @@ pub struct Question {
     pub waits: Option<CommandToken>,
     /// Reclaim unit handles that are to get a fresh reclaim unit first: those of the vSSD that the subsystem's namespaces with handles
     /// lie on.
-    pub updates: Vec<PlacementHandle>,
+    pub updates: Vec<PlacementTarget>,
     /// The namespace whose host asks for that, where one does.
     pub namespace: Option<NamespaceId>,
 }

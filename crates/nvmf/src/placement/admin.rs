@@ -1,6 +1,6 @@
 //! Admin commands of placement: log pages, features and directives.
 
-use super::{ENDURANCE_GROUP, RGIF, events, of_subsystem};
+use super::{ENDURANCE_GROUP, events, group_bits, of_subsystem, pids_max};
 use crate::controller::{Answer, NSID_MAX, smart_of};
 use crate::shared::Shared;
 use crate::subsystems::Subsystem;
@@ -158,11 +158,11 @@ fn configuration(subsystem: &Subsystem, placement: &PlacementProperties) -> Plac
     let kind = if placement.is_persistent { PERSISTENTLY_ISOLATED } else { INITIALLY_ISOLATED };
     let namespaces = subsystem.config.namespaces.values();
     PlacementConfiguration {
-        rgif: RGIF,
+        rgif: group_bits(placement),
         volatile_cache: namespaces.into_iter().any(|namespace| namespace.properties.volatile_cache),
         valid: true,
-        groups: 1,
-        pids_less_one: placement.vssd_handles.saturating_sub(1),
+        groups: placement.groups.into(),
+        pids_less_one: pids_max(placement).saturating_sub(1) as u16,
         namespaces: NSID_MAX,
         unit_bytes: placement.unit_bytes,
         unit_seconds_max: 0,

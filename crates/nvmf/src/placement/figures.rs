@@ -1,4 +1,4 @@
-use diecut_namespace::contract::PlacementHandle;
+use diecut_namespace::contract::{PlacementHandle, PlacementProperties, PlacementTarget, ReclaimGroup};
 
 /// What was written to the vSSD of a subsystem's endurance group since it was made, and how full its reclaim units are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,15 +9,22 @@ pub struct PlacementFigures {
     pub media_written_bytes: u64,
     /// Bytes erased (MBE).
     pub erased_bytes: u64,
-    /// Logical blocks that the reclaim unit of each handle of the vSSD still takes (RUAMW).
+    /// Logical blocks that the reclaim unit of each handle of the vSSD still takes (RUAMW): those of all handles in the first reclaim group
+    /// come first.
     pub available_lbas: Vec<u64>,
-    /// Handles of the question that were to get a fresh reclaim unit, and whose old one was written in part.
-    pub partly_written: Vec<PlacementHandle>,
+    /// What of the question was to get a fresh reclaim unit, and whose old one was written in part.
+    pub partly_written: Vec<PlacementTarget>,
 }
 
 impl PlacementFigures {
-    /// Logical blocks that the reclaim unit of a handle still takes.
-    pub(super) fn available_lbas(&self, handle: PlacementHandle) -> u64 {
-        self.available_lbas.get(usize::from(handle.0)).copied().unwrap_or(0)
+    /// Logical blocks that the reclaim unit of a handle in a group still takes.
+    pub(super) fn available_lbas(
+        &self,
+        placement: &PlacementProperties,
+        group: ReclaimGroup,
+        handle: PlacementHandle,
+    ) -> u64 {
+        let at = usize::from(group.0) * usize::from(placement.vssd_handles) + usize::from(handle.0);
+        self.available_lbas.get(at).copied().unwrap_or(0)
     }
 }

@@ -1,6 +1,6 @@
 //! I/O commands of placement, and where writes go.
 
-use super::{PlacementFigures, RGIF};
+use super::{PlacementFigures, group_bits, target_of};
 use crate::config::NamespaceConfig;
 use crate::connection::Connection;
 use crate::io::Plan;
@@ -8,7 +8,7 @@ use crate::pages;
 use crate::queue::SlotIndex;
 use crate::session::Session;
 use crate::subsystems::Subsystem;
-use diecut_namespace::contract::{PlacementHandle, PlacementProperties};
+use diecut_namespace::contract::{PlacementHandle, PlacementProperties, PlacementTarget, ReclaimGroup};
 use diecut_nvme::fdp::{
     DIRECTIVE_DATA_PLACEMENT, EVENT_HAS_LOCATION, EVENT_HAS_NSID, EVENT_HAS_PID, HandleStatus,
     IoManagementReceive, IoManagementSend, PLACEMENT_ID_SIZE_BYTES, PlacementEvent, PlacementId, event_kind,
@@ -56,7 +56,7 @@ pub(crate) fn plan_io(
         (IoManagementSend::UPDATE_HANDLES, None) => Err(disabled),
         (IoManagementSend::UPDATE_HANDLES, Some(placement)) => {
             // MAXPIDS.
-            if send.pid_count() > u32::from(placement.vssd_handles) {
+            if send.pid_count() > super::pids_max(placement) {
                 return Err(INVALID);
             }
             let sent = match entry.sgl.kind() {
@@ -70,22 +70,22 @@ pub(crate) fn plan_io(
     }
 }
 
-/// The reclaim unit handles behind a list of placement identifiers.
-fn handles_of(
+/// The reclaim unit handles and groups behind a list of placement identifiers.
+fn targets_of(
     placement: &PlacementProperties,
     entry: &SubmissionEntry,
     list: &[u8],
-) -> Result<Vec<PlacementHandle>, Status> {
+) -> Result<Vec<PlacementTarget>, Status> {
     let count = IoManagementSend::decode(entry).pid_count() as usize;
     assert!(list.len() >= count * PLACEMENT_ID_SIZE_BYTES as usize, "I-T7: data come as they were planned");
-    let mut handles = Vec::new();
+    let mut targets = Vec::new();
     for pid in placement_ids(list).take(count) {
-        let handle = placement.handles.get(PlacementId::decode(pid, RGIF).handle).ok_or(INVALID)?;
-        if !handles.contains(&handle) {
-            handles.push(handle);
+        let target = target_of(placement, pid).ok_or(INVALID)?;
+        if !targets.contains(&target) {
+            targets.push(target);
         }
     }
-    Ok(handles)
+    Ok(targets)
 }
 
 /// A command of placement with all its data: what media are to say or do is asked, and the command is answered when that is told.
@@ -109,7 +109,7 @@ pub(crate) fn execute_io(
         }
         (_, _, None) => Err(Status::FDP_DISABLED.do_not_retry()),
         (opcode::IO_MANAGEMENT_SEND, _, Some(placement)) => {
-            handles_of(placement, entry, &data.expect("I-T7: data that were planned are there"))
+            targets_of(placement, entry, &data.expect("I-T7: data that were planned are there"))
         }
         (_, _, Some(_)) => Ok(Vec::new()),
     };
@@ -185,33 +185,35 @@ pub(crate) fn go_on(
         "I-T19: what was put off is a command of placement"
     );
     if entry.opcode == opcode::IO_MANAGEMENT_SEND {
-        for handle in &figures.partly_written {
-            let placed = handles.iter().position(|one| one == handle).unwrap_or(0) as u16;
-            let pid = PlacementId { group: 0, handle: placed }.encode(RGIF);
-            keep(subsystem, event_kind::RECLAIM_UNIT_NOT_FULLY_WRITTEN, pid, nsid, *handle, now);
+        for target in &figures.partly_written {
+            let placed = handles.iter().position(|one| *one == target.handle).unwrap_or(0) as u16;
+            let group = target.group.unwrap_or_default().0;
+            let pid = PlacementId { group, handle: placed }.encode(group_bits(&placement));
+            keep(subsystem, event_kind::RECLAIM_UNIT_NOT_FULLY_WRITTEN, pid, nsid, *target, now);
         }
         return answer_page(session, connection, slot_index, entry, Vec::new());
     }
-    let status = |(placed, handle): (u16, &PlacementHandle)| {
-        let pid = PlacementId { group: 0, handle: placed }.encode(RGIF);
-        HandleStatus::new(pid, handle.0, figures.available_lbas(*handle))
+    let status = |(placed, handle): (u16, PlacementHandle)| {
+        (0..placement.groups).map(move |group| {
+            let pid = PlacementId { group, handle: placed }.encode(group_bits(&placement));
+            let available_lbas = figures.available_lbas(&placement, ReclaimGroup(group), handle);
+            HandleStatus::new(pid, handle.0, available_lbas)
+        })
     };
-    let descriptors: Vec<HandleStatus> = (0..).zip(handles).map(status).collect();
+    let descriptors: Vec<HandleStatus> = (0..).zip(handles.iter().copied()).flat_map(status).collect();
     answer_page(session, connection, slot_index, entry, status_page(&descriptors));
 }
 
-/// Where a write goes: to the handle of its placement identifier, or to the first one of the namespace.
+/// Where a write goes: to what its placement identifier names, or to the first handle of the namespace.
 #[inline]
-pub(crate) fn handle_of_write(placement: Option<&PlacementProperties>, range: &WireRange) -> PlacementHandle {
-    let Some(placement) = placement else { return PlacementHandle::default() };
+pub(crate) fn target_of_write(placement: Option<&PlacementProperties>, range: &WireRange) -> PlacementTarget {
+    let Some(placement) = placement else { return PlacementTarget::default() };
     let chosen = match range.directive_type {
-        DIRECTIVE_DATA_PLACEMENT => {
-            placement.handles.get(PlacementId::decode(range.directive_specific, RGIF).handle)
-        }
+        DIRECTIVE_DATA_PLACEMENT => target_of(placement, range.directive_specific),
         _ => None,
     };
     let chosen = if mutant!("nvmf: directives are not looked at") { None } else { chosen };
-    chosen.unwrap_or(placement.handles.first())
+    chosen.unwrap_or(PlacementTarget::handle(placement.handles.first()))
 }
 
 /// A write is given to its namespace: if its placement identifier names nothing, that is an event.
@@ -227,20 +229,23 @@ pub(crate) fn note_write(subsystem: &mut Subsystem, entry: &SubmissionEntry, now
 fn note_placed_write(subsystem: &mut Subsystem, nsid: u32, pid: u16, now: Time) {
     let namespace = subsystem.config.namespaces.get(&nsid);
     let Some(placement) = namespace.and_then(|namespace| namespace.properties.placement) else { return };
-    if placement.handles.get(PlacementId::decode(pid, RGIF).handle).is_none() {
-        let first = placement.handles.first();
+    if target_of(&placement, pid).is_none() {
+        // Among several groups nobody says here which one it goes to.
+        let group = (placement.groups == 1).then_some(ReclaimGroup(0));
+        let first = PlacementTarget { handle: placement.handles.first(), group };
         keep(subsystem, event_kind::INVALID_PLACEMENT_IDENTIFIER, pid, nsid, first, now);
     }
 }
 
-fn keep(subsystem: &mut Subsystem, kind: u8, pid: u16, nsid: u32, handle: PlacementHandle, now: Time) {
+fn keep(subsystem: &mut Subsystem, kind: u8, pid: u16, nsid: u32, target: PlacementTarget, now: Time) {
     let event = PlacementEvent {
         kind,
-        flags: EVENT_HAS_PID | EVENT_HAS_NSID | EVENT_HAS_LOCATION,
+        flags: EVENT_HAS_PID | EVENT_HAS_NSID | target.group.map_or(0, |_| EVENT_HAS_LOCATION),
         pid: pid.into(),
         timestamp: subsystem.ocp.monitor.stamp(now).0.0.into(),
         nsid: nsid.into(),
-        handle: handle.0.into(),
+        group: target.group.unwrap_or_default().0.into(),
+        handle: target.handle.0.into(),
         ..PlacementEvent::default()
     };
     subsystem.placement.keep(event);

@@ -90,7 +90,7 @@ pub struct World {
     /// What is told of placement.
     pub placement: diecut_nvmf::PlacementFigures,
     /// Handles that were to get a fresh reclaim unit.
-    pub updated: Vec<PlacementHandle>,
+    pub updated: Vec<PlacementTarget>,
     /// Questions about media are kept instead of answered.
     pub keep_questions: bool,
     pub questions: Vec<diecut_nvmf::Question>,

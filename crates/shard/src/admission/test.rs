@@ -1,5 +1,5 @@
 use super::*;
-use diecut_namespace::contract::{CommandToken, LbaRange, NamespaceId, NamespaceOperation, PlacementHandle};
+use diecut_namespace::contract::{CommandToken, LbaRange, NamespaceId, NamespaceOperation, PlacementTarget};
 use diecut_units::{Buffer, Span, Time};
 use diecut_volume::contract::VolumeToken;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ fn write(namespace: u32, source: u32, token: u64, lba_count: u32) -> NamespaceCo
             range: LbaRange { first_lba: 0, lba_count },
             data: Buffer::copy_from(&[0; 8]),
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         },
     }
 }

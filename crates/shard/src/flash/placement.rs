@@ -1,13 +1,21 @@
 //! Reclaim units of a store: how hosts end them, and what hosts are told of the endurance of their vSSD.
 
 use super::{Flash, slot_of};
+use crate::reclaim;
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
+use diecut_spec::VssdSpec;
 use diecut_units::{IU_SIZE_BYTES, Time};
-use diecut_volume::{EnduranceFigures, Placement, PlacementError, PlacementHandle};
+use diecut_volume::{EnduranceFigures, Placement, PlacementError, PlacementTarget};
 use diecut_vssd::VssdId;
 
 impl<M: Media> Flash<M> {
+    /// What the store of a vSSD has, as it was asked for.
+    pub fn placement_of(&self, vssd: VssdId, spec: &VssdSpec) -> Placement {
+        let units = self.pool.size_of(vssd).0 as u16;
+        reclaim::placement_of(spec, units, self.media.geometry())
+    }
+
     /// Whether the store of a vSSD that is yet to be made can have these handles, and bytes of protected memory with which none of them would
     /// need filler, where it has fewer.
     ///
@@ -37,7 +45,7 @@ impl<M: Media> Flash<M> {
         (figures, u64::from(shape.pages) * u64::from(shape.page_size_bytes))
     }
 
-    /// Gives handles of a store of volumes a fresh reclaim unit. Those whose old one was written in part, and IUs that these still took: the
+    /// Gives handles of a store of volumes a fresh reclaim unit in their groups. Those whose old one was written in part, and IUs that these still took: the
     /// rate of the vSSD pays for them as if they had been written, because they are erased all the same.
     ///
     /// # Panics
@@ -45,21 +53,21 @@ impl<M: Media> Flash<M> {
     pub fn update_reclaim_units(
         &mut self,
         index: StoreIndex,
-        handles: &[PlacementHandle],
+        targets: &[PlacementTarget],
         now: Time,
-    ) -> (Vec<PlacementHandle>, u64) {
+    ) -> (Vec<PlacementTarget>, u64) {
         let slot = slot_of(&mut self.stores, index);
-        if handles.is_empty() {
+        if targets.is_empty() {
             return (Vec::new(), 0);
         }
         slot.mark_busy(index, &mut self.busy);
         let mut space = self.pool.space(slot.vssd, &mut self.media, now);
         let store = slot.store.volumes_mut();
         let (mut partly_written, mut unused_ius) = (Vec::new(), 0);
-        for handle in handles {
-            let update = store.update_reclaim_unit(*handle, &mut space);
+        for target in targets {
+            let update = store.update_reclaim_unit(target.group.unwrap_or_default(), target.handle, &mut space);
             if update.was_partial {
-                partly_written.push(*handle);
+                partly_written.push(*target);
                 unused_ius += update.remaining_ius;
             }
         }

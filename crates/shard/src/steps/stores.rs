@@ -4,7 +4,6 @@ use crate::control::{ControlError, ControlErrorKind};
 use crate::flash::{ChunksView, ZonesView};
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
-use crate::reclaim;
 use crate::step::Step;
 use crate::{chunks, zones};
 use diecut_catalog::VssdRecord;
@@ -87,7 +86,7 @@ pub(crate) fn store_config<M: Divide>(
         volatile_cache: here.config.volatile_cache,
         anchor_pace: here.config.anchor_pace,
         recovery,
-        placement: reclaim::placement_of(record),
+        placement: here.plane.flash.placement_of(VssdId(record.number), record),
         ..StoreConfig::default()
     }
 }

@@ -12,7 +12,6 @@ use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_openchannel::contract::ChunkToken;
 use diecut_units::IU_SIZE_BYTES;
-use diecut_volume::Store;
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::VssdId;
 use diecut_zoned::contract::{ZoneSetIndex, ZoneToken};
@@ -165,8 +164,10 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         (definition.zones, zones::properties_of(&definition, &room))
     });
     let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| !kept_zones);
-    let unit_ius = here.plane.flash.kept(store).volumes().map_or(0, Store::reclaim_unit_ius);
-    let placement = record.and_then(|record| reclaim::properties_of(volume, record, unit_ius));
+    let kept_volumes = here.plane.flash.kept(store).volumes();
+    let placement = record.zip(kept_volumes).and_then(|(record, store)| {
+        reclaim::properties_of(volume, record, store.placement().groups, store.reclaim_unit_ius())
+    });
     let kept_chunks = here.plane.flash.kept(store).chunks().and_then(|chunks| chunks.definition().copied());
     let chunks = kept_chunks.map(|definition| chunks::properties_of(here, &definition));
     let definition = NamespaceDefinition {

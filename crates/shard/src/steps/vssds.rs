@@ -5,7 +5,6 @@ use crate::flash::{ChunksView, ZonesView};
 use crate::job::Progress;
 use crate::notice::Notice;
 use crate::owners::Owners;
-use crate::reclaim;
 use crate::registry::share_of;
 use crate::steps::stores;
 use crate::{chunks, zones};
@@ -50,16 +49,17 @@ pub(crate) fn make_vssd<M: Divide>(
         return make_room_for_chunks(here, name, id, record, now);
     }
     let over_provisioning = record.over_provisioning_permille;
-    let placement = reclaim::placement_of(&record);
+    let placement = here.plane.flash.placement_of(id, &record);
     let placed = here.plane.flash.can_place(id, staging_size_bytes, placement, now);
     let wanted_bytes = match placed {
         Ok(wanted_bytes) => wanted_bytes,
         Err(error) => {
             here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
-            let message = match placement.handles {
+            let message = match (placement.handles, placement.groups) {
                 // Every store has one; nobody asked for it.
-                1 => too_small(name),
-                _ => format!("vSSD \"{name}\": placement_handles: {error}"),
+                (1, 1) => too_small(name),
+                (_, 1) => format!("vSSD \"{name}\": placement_handles: {error}"),
+                _ => format!("vSSD \"{name}\": placement_handles and reclaim_groups: {error}"),
             };
             return Err(ControlError { kind: ControlErrorKind::Invalid, message });
         }

@@ -203,7 +203,7 @@ impl Stage {
             range,
             data,
             force_unit_access: false,
-            placement: PlacementHandle::default(),
+            placement: PlacementTarget::default(),
         };
         self.submit(who, self.now, operation, lba_count);
     }

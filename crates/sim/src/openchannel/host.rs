@@ -189,7 +189,7 @@ impl ChunkHost {
                         range,
                         data,
                         force_unit_access: false,
-                        placement: PlacementHandle::default(),
+                        placement: PlacementTarget::default(),
                     }
                 } else {
                     let lbas = LbaList::run(lba, lba_count);

@@ -147,7 +147,7 @@ pub(super) struct Stage {
     under_way: BTreeMap<u64, (usize, u64)>,
     next_token: u64,
     /// With the reclaim unit handle that writes go to.
-    volumes: Vec<(NamespaceId, PlacementHandle)>,
+    volumes: Vec<(NamespaceId, PlacementTarget)>,
 }
 
 impl Stage {
@@ -220,7 +220,7 @@ impl Stage {
         let state = self.shard.state();
         let (record, handles) = (&state.volumes[&name], state.vssds[&part_name(part)].placement_handles);
         // As the target does for namespaces that were given a handle, and hosts that name none.
-        let handle = PlacementHandle(record.index.checked_rem(handles).unwrap_or(0));
+        let handle = PlacementTarget::handle(PlacementHandle(record.index.checked_rem(handles).unwrap_or(0)));
         self.volumes.push((NamespaceId(record.namespace), handle));
         Ok(())
     }

@@ -183,7 +183,7 @@ impl AreaHost {
                 range,
                 data,
                 force_unit_access: false,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             },
         ))
     }

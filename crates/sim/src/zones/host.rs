@@ -134,7 +134,7 @@ impl ZoneHost {
                         range,
                         data,
                         force_unit_access: false,
-                        placement: PlacementHandle::default(),
+                        placement: PlacementTarget::default(),
                     }
                 };
                 Some((token, operation))
@@ -384,7 +384,7 @@ impl NeighbourHost {
                 range,
                 data,
                 force_unit_access: true,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             },
         ))
     }

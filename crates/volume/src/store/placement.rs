@@ -1,9 +1,10 @@
-//! Reclaim unit handles of a store: what hosts are told of them (NVMe Base 2.1, flexible data placement). A reclaim unit is a segment of
+//! Reclaim unit handles and reclaim groups of a store: what hosts are told of them (NVMe Base 2.1, flexible data placement). A reclaim unit is a segment of
 //! the log: one erase block on each unit that it stripes over.
 
 use super::Store;
 use crate::contract::VolumeIndex;
-use diecut_log::{HandleStatistics, Log, Placement, PlacementHandle, SegmentIndex, StreamKind};
+use crate::placing;
+use diecut_log::{HandleStatistics, Log, Placement, PlacementHandle, ReclaimGroup, SegmentIndex, StreamKind};
 use diecut_vssd::space::EraseBlockSpace;
 
 /// What became of the open reclaim unit of a handle when another one was asked for.
@@ -20,6 +21,8 @@ pub struct ReclaimUnitUpdate {
 pub struct ReclaimUnit {
     /// Which reclaim unit.
     pub segment: SegmentIndex,
+    /// The reclaim group that it belongs to.
+    pub group: ReclaimGroup,
     /// The handle that it was opened for; 0 where the cleaner's copies of all handles share it.
     pub handle: PlacementHandle,
     /// The cleaner opened it.
@@ -36,7 +39,7 @@ pub struct HandleFigures {
 }
 
 impl Store {
-    /// The handles that the store has.
+    /// The handles and groups that the store has.
     pub fn placement(&self) -> Placement {
         self.log.layout().streams.placement()
     }
@@ -64,12 +67,18 @@ impl Store {
         let segment = self.log.layout().segment_of(place);
         let stream = self.log.stream_of(segment)?;
         let is_of_cleaner = stream.kind() == StreamKind::Cleaner;
-        Some(ReclaimUnit { segment, handle: stream.handle(), is_of_cleaner })
+        let handle = self.log.layout().streams.handle_of(stream);
+        Some(ReclaimUnit { segment, group: self.log.group_of(place), handle, is_of_cleaner })
     }
 
-    /// IUs that hosts can still write to the open reclaim unit of a handle. Padding takes of it too.
-    pub fn remaining_ius(&self, handle: PlacementHandle) -> u64 {
-        self.log.remaining_ius(handle)
+    /// IUs that may live in each reclaim group.
+    pub fn group_ius(&self) -> u64 {
+        placing::group_ius(self.config.exported_ius, &self.log)
+    }
+
+    /// IUs that hosts can still write to the open reclaim unit of a handle in a group that there is. Padding takes of it too.
+    pub fn remaining_ius(&self, group: ReclaimGroup, handle: PlacementHandle) -> u64 {
+        self.log.remaining_ius(group, handle)
     }
 
     /// Figures of the handles, in their order.
@@ -79,19 +88,20 @@ impl Store {
         of_log.map(|(log, host_written_ius)| HandleFigures { host_written_ius, log: *log })
     }
 
-    /// Ends the open reclaim unit of a handle: what is written next goes to another one. Call [`Store::work`] after it. Of a store that
+    /// Ends the open reclaim unit of a handle in a group that there is: what is written next goes to another one. Call [`Store::work`] after it. Of a store that
     /// opens nothing is open yet.
     pub fn update_reclaim_unit(
         &mut self,
+        group: ReclaimGroup,
         handle: PlacementHandle,
         space: &mut dyn EraseBlockSpace,
     ) -> ReclaimUnitUpdate {
-        let remaining_ius = self.log.remaining_ius(handle);
+        let remaining_ius = self.log.remaining_ius(group, handle);
         if !self.is_ready() {
             return ReclaimUnitUpdate { was_partial: false, remaining_ius };
         }
         self.rest.end();
-        let was_partial = self.log.end_reclaim_unit(handle, space);
+        let was_partial = self.log.end_reclaim_unit(group, handle, space);
         ReclaimUnitUpdate { was_partial, remaining_ius }
     }
 }
