@@ -10,8 +10,9 @@ use diecut_nvme::io::LbaRange;
 use diecut_nvme::log_page::lid;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
-use diecut_spec::{Amount, Isolation, PlacementIsolation, Sharing, Size};
+use diecut_spec::{Amount, Isolation, PlacementIsolation, ReclaimGroups, Sharing, Size};
 use diecut_units::{Buffer, Time};
+use diecut_vssd::VssdId;
 use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
 
@@ -146,6 +147,51 @@ fn a_host_chooses_where_its_data_lie_and_is_told_of_it() {
         let again = self::configuration(&mut herd, &mut host);
         assert_eq!((again.handles, again.unit_bytes), (vec![kind; 3], unit_lbas * 4096));
         assert!(statistics(&mut herd, &mut host).media_written_bytes.get() > 0);
+    }
+}
+
+/// Goal: hosts choose among the dies or channels of a vSSD, find what they wrote there, also after a crash, and are told of each. Method: writes to
+/// all pairs of groups and handles, against where the store says that they lie.
+#[test]
+fn a_host_chooses_among_dies_or_channels() {
+    for (reclaim_groups, throughput_level, groups) in
+        [(ReclaimGroups::Die, 1, 2), (ReclaimGroups::Channel, 2, 2)]
+    {
+        let mut herd = Herd::new(device(1), 1, 5, Time::ZERO);
+        herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
+        let grouped = VssdSpec {
+            placement_handles: 2,
+            reclaim_groups,
+            ..vssd("a", "a", Isolation::Channel, throughput_level)
+        };
+        herd.done(ControlRequest::CreateVssd(grouped));
+        herd.done(ControlRequest::CreateVolume(VolumeSpec { placement: vec![1, 0], ..volume("a") }));
+        herd.done(ControlRequest::CreateSubsystem(subsystem("a")));
+        let mut host = Host::new("a", 1);
+        connect(&mut herd, &mut host);
+        let told = configuration(&mut herd, &mut host);
+        assert_eq!((told.groups, told.rgif, told.pids_less_one), (groups, 1, 3), "{reclaim_groups:?}");
+        let pid = |group: u16, handle: u16| group << 15 | handle;
+        for lba in 0..64 {
+            write_placed(&mut herd, &mut host, lba, pid((lba % 2) as u16, (lba / 2 % 2) as u16));
+        }
+        let check = |herd: &Herd| {
+            for lba in 0..64 {
+                let vssd = herd.shards[0].state().vssds["vssd-a"].number;
+                let index = herd.shards[0].state().volumes["volume-a"].index;
+                let unit = herd.shards[0].reclaim_unit_of(VssdId(vssd), index, lba).expect("it was written");
+                // Placement handle 0 is the second one of the vSSD.
+                let expected = ((lba % 2) as u16, 1 - (lba / 2 % 2) as u16);
+                assert_eq!((unit.group.0, unit.handle.0), expected, "{reclaim_groups:?}: block {lba}");
+            }
+        };
+        check(&herd);
+        host.server_died();
+        let (device, now) = herd.end(true);
+        let mut herd = Herd::new(device, 1, 6, now);
+        connect(&mut herd, &mut host);
+        check(&herd);
+        assert_eq!(configuration(&mut herd, &mut host), told);
     }
 }
 

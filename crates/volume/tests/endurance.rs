@@ -99,7 +99,8 @@ impl World {
             let first_iu = self.random.below(SIZE_IUS - count);
             let bytes: Vec<u8> = (0..count).flat_map(|iu| (first_iu + iu).to_le_bytes()).collect();
             let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
-            let placement = PlacementHandle(self.random.below(HANDLES.into()) as u16);
+            let placement =
+                PlacementTarget::handle(PlacementHandle(self.random.below(HANDLES.into()) as u16));
             self.submit(VolumeOperation::Write { first_iu, payload, force_unit_access: false, placement });
             self.written_ius += count;
             while self.waiting > 4 {

@@ -6,7 +6,7 @@ mod common;
 mod placed;
 
 use common::{FakeSpace, shape};
-use diecut_units::{ContentMode, Time};
+use diecut_units::ContentMode;
 use diecut_volume::contract::*;
 use diecut_volume::{Placement, PlacementError, PlacementIsolation};
 use placed::{SIZE_IUS, SLOT_SIZE_BYTES, World};
