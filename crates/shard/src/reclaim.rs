@@ -85,6 +85,12 @@ pub(crate) struct Updates<'a> {
     pub namespace: Option<NamespaceId>,
 }
 
+/// Reclaim groups of a vSSD whose store of volumes is open here.
+pub(crate) fn groups_of<M: Media>(plane: &DataPlane<M>, vssd: VssdId) -> Option<u16> {
+    let store = plane.store_of(vssd.0).filter(|store| plane.flash.kept(*store).is_ready())?;
+    Some(plane.flash.kept(store).volumes()?.placement().groups)
+}
+
 /// Gives handles a fresh reclaim unit, and tells what is known of all of them.
 pub(crate) fn answer<M: Media>(
     plane: &mut DataPlane<M>,

@@ -222,6 +222,11 @@ impl<M: Divide> Shard<M> {
         self.here.plane.nvme.target.check_budget();
     }
 
+    /// Reclaim groups of a vSSD, for checkers: nothing if its store of volumes is not open, or lives on another shard.
+    pub fn reclaim_groups_of(&self, vssd: VssdId) -> Option<u16> {
+        reclaim::groups_of(&self.here.plane, vssd)
+    }
+
     /// The reclaim unit that an IU of a volume lies in, for checkers: nothing if it holds no data, or lives on another shard. `volume` is
     /// its index in the store of the vSSD.
     ///

@@ -3,7 +3,7 @@
 use crate::plan::{ApplicationPlan, Lane, PlacementPlan, Plan, QosStep};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
-use diecut_spec::{PlacementIsolation, Serves, Size};
+use diecut_spec::{PlacementIsolation, ReclaimGroups, Serves, Size};
 use serde::{Deserialize, Serialize};
 
 /// Over-provisioning of every vSSD whose volumes fit with it.
@@ -186,7 +186,8 @@ pub fn application_spec(plan: &Plan, lane: Lane, application: &ApplicationPlan) 
 pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
     let tenant = &plan.tenants[usize::from(lane.0)];
     let (name, owner) = (tenant_name(lane), tenant_name(plan.tenant_of(lane)));
-    let placement = tenant.placement.unwrap_or(PlacementPlan { handles: 0, persistent: false });
+    let placement =
+        tenant.placement.unwrap_or(PlacementPlan { handles: 0, persistent: false, groups: false });
     let plain = VssdSpec {
         weight: tenant.weight(),
         placement_handles: placement.handles,
@@ -194,6 +195,7 @@ pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> Vs
             true => PlacementIsolation::Persistent,
             false => PlacementIsolation::Initial,
         },
+        reclaim_groups: if placement.groups { ReclaimGroups::Die } else { ReclaimGroups::One },
         ..VssdSpec::new(&name, &owner, tenant.isolation, over_provisioning_permille)
     };
     match tenant.capacity_bytes {

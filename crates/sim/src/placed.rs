@@ -28,8 +28,8 @@ pub enum Placed {
     Status {
         /// Of which volume.
         volume: VolumeNumber,
-        /// How many it has.
-        handles: u16,
+        /// How many descriptors there are: one for each of its handles in each reclaim group.
+        descriptors: u16,
     },
     /// Asks for fresh reclaim units.
     Update {
@@ -70,9 +70,10 @@ impl Placed {
                 .encode(&mut entry);
                 Sent { entry, data: Some(Buffer::copy_from(&data)), expected_bytes: 0 }
             }
-            Placed::Status { volume, handles } => {
+            Placed::Status { volume, descriptors } => {
                 let mut entry = of(opcode::io::IO_MANAGEMENT_RECEIVE, volume);
-                let length_bytes = STATUS_HEADER_SIZE_BYTES + usize::from(handles) * HandleStatus::SIZE_BYTES;
+                let length_bytes =
+                    STATUS_HEADER_SIZE_BYTES + usize::from(descriptors) * HandleStatus::SIZE_BYTES;
                 let receive = IoManagementReceive {
                     operation: IoManagementReceive::HANDLE_STATUS,
                     specific: 0,

@@ -815,7 +815,8 @@ impl Runner<'_> {
             (Purpose::Flush { .. }, Err(HostError::Full)) if pending.issued <= self.no_room_until => {}
             (Purpose::Write { id, .. }, Err(HostError::Full)) => {
                 self.oracle.refuse_write(id);
-                self.unexpected(answer.token, error, self.system.may_be_full(answer.lane));
+                let may_be_full = self.system.may_be_full(answer.lane) || self.may_fill_a_group(answer.lane);
+                self.unexpected(answer.token, error, may_be_full);
             }
             (Purpose::Write { id, .. }, Err(_)) => {
                 self.oracle.give_up_write(id);

@@ -847,7 +847,12 @@ impl System for Stack {
         let record = state.volumes.get(&volume_name(volume))?;
         let vssd = VssdId(state.vssds.get(&record.vssd)?.number);
         let unit = self.shards().all().find_map(|shard| shard.reclaim_unit_of(vssd, record.index, iu))?;
-        Some(PlacedUnit { handle: unit.handle.0, is_of_cleaner: unit.is_of_cleaner })
+        Some(PlacedUnit { handle: unit.handle.0, group: unit.group.0, is_of_cleaner: unit.is_of_cleaner })
+    }
+    fn reclaim_groups_of(&self, volume: VolumeNumber) -> Option<u16> {
+        let state = self.shards().lead().state();
+        let vssd = VssdId(state.vssds.get(&state.volumes.get(&volume_name(volume))?.vssd)?.number);
+        self.shards().all().find_map(|shard| shard.reclaim_groups_of(vssd))
     }
     fn ask_placement_statistics(&mut self, lane: Lane) {
         self.door.ask_placement_statistics(lane);

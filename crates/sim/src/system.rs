@@ -122,6 +122,8 @@ pub struct Wear {
 pub struct PlacedUnit {
     /// Handle that it was opened for.
     pub handle: u16,
+    /// Reclaim group that it belongs to.
+    pub group: u16,
     /// The cleaner opened it.
     pub is_of_cleaner: bool,
 }
@@ -261,6 +263,10 @@ pub trait System {
     }
     /// The reclaim unit that an IU of a volume lies in, if it holds data and its vSSD has handles.
     fn unit_of(&self, _volume: VolumeNumber, _iu: u64) -> Option<PlacedUnit> {
+        None
+    }
+    /// Reclaim groups of the vSSD of a volume; nothing while its store is not open.
+    fn reclaim_groups_of(&self, _volume: VolumeNumber) -> Option<u16> {
         None
     }
     /// The host of a lane reads what its subsystem says of its endurance group.

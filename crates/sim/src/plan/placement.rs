@@ -15,6 +15,9 @@ pub struct PlacementPlan {
     pub handles: u16,
     /// Whether they are isolated for good.
     pub persistent: bool,
+    /// Whether each die is a reclaim group.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub groups: bool,
 }
 
 /// What a host does with the handles of a volume, besides writing.
@@ -54,6 +57,10 @@ impl Plan {
         let count = if number.is_multiple_of(4) { 0 } else { 1 + number % handles };
         Some((0..count).map(|at| (number + at) % handles).collect())
     }
+    /// Whether the vSSD of a volume has reclaim groups.
+    pub fn has_groups(&self, volume: VolumeNumber) -> bool {
+        self.tenants[usize::from(self.owner(volume).0)].placement.is_some_and(|placement| placement.groups)
+    }
     /// Placement handles of a volume; nothing if its vSSD has no handles.
     pub fn placement_handles_of(&self, volume: VolumeNumber) -> Option<u16> {
         self.placement_of(volume).map(|chosen| chosen.len().max(1) as u16)
@@ -65,6 +72,11 @@ impl Plan {
 pub fn pid_of(version: u32, handles: u16) -> Option<u16> {
     let wanted = (version / 3 % (u32::from(handles) + 1)) as u16;
     (!version.is_multiple_of(4)).then_some(wanted)
+}
+
+/// The reclaim group among so many that the write names with its handle.
+pub fn group_of(version: u32, groups: u16) -> u16 {
+    (version / 7 % u32::from(groups)) as u16
 }
 
 /// The placement handle that the write goes to: the first one where it names none, or one that there is not.

@@ -4,11 +4,11 @@
 use super::{Purpose, Runner};
 use crate::oracle::{Finding, WriteId};
 use crate::placed::Placed;
-use crate::plan::{Action, Lane, PlacementStep, Range, pid_of, placed_by};
+use crate::plan::{Action, Lane, PlacementStep, Range, group_of, pid_of, placed_by};
 use crate::run::administrator::Sight;
 use crate::system::{Accounting, HostCommand, PlacementStatistics};
 use crate::tag::VolumeNumber;
-use diecut_nvme::fdp::parse_status;
+use diecut_nvme::fdp::{PlacementId, parse_status};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IUs of the write after which a reclaim unit must take so many fewer.
@@ -23,6 +23,8 @@ const STILL_TRIES: u32 = 4;
 pub struct PlacementLooks {
     /// IUs of which it was known where they must lie, by the handle that their write named.
     pub placed_ius: u64,
+    /// Those of them whose write named a reclaim group, too.
+    pub grouped_ius: u64,
     /// Those of them that lay in a segment of the cleaner, of persistently isolated handles.
     pub isolated_copies_ius: u64,
     /// Writes that had to take of their reclaim unit what they hold.
@@ -36,6 +38,8 @@ pub struct PlacementLooks {
 pub(super) struct Placing {
     /// Versions that copies made: they name no handle.
     copies: BTreeSet<(VolumeNumber, u32)>,
+    /// The reclaim groups that versions named.
+    groups: BTreeMap<(VolumeNumber, u32), u16>,
     /// Of each volume: the handle behind each placement handle, and the IUs that its reclaim unit takes, as they were told last.
     told: BTreeMap<VolumeNumber, Vec<(u16, u64)>>,
     /// The newest write of each volume.
@@ -58,9 +62,19 @@ impl Placing {
         self.answered.get(&lane).copied().unwrap_or_default()
     }
 
+    /// The reclaim group that a version named, if it did.
+    fn group(&self, volume: VolumeNumber, version: u32) -> Option<u16> {
+        self.groups.get(&(volume, version)).copied()
+    }
+
     fn placed(&self, volume: VolumeNumber, version: u32, handles: u16) -> u16 {
         if self.copies.contains(&(volume, version)) { 0 } else { placed_by(version, handles) }
     }
+}
+
+/// RGIF with so many groups.
+fn group_bits(groups: u16) -> u8 {
+    (u16::BITS - groups.saturating_sub(1).leading_zeros()) as u8
 }
 
 impl Runner<'_> {
@@ -76,10 +90,22 @@ impl Runner<'_> {
             return HostCommand::Write(range, data, fua);
         };
         self.placing.newest.insert(range.volume, write.version);
-        match pid_of(write.version, handles) {
-            Some(pid) => HostCommand::Placed(Placed::Write { range, data, fua, pid }),
-            None => HostCommand::Write(range, data, fua),
+        let Some(handle) = pid_of(write.version, handles) else {
+            return HostCommand::Write(range, data, fua);
+        };
+        let groups = self.groups_of(range.volume);
+        let group = group_of(write.version, groups);
+        if groups > 1 && handle < handles {
+            self.placing.groups.insert((range.volume, write.version), group);
         }
+        let pid = PlacementId { group, handle }.encode(group_bits(groups));
+        HostCommand::Placed(Placed::Write { range, data, fua, pid })
+    }
+
+    /// Reclaim groups that a host finds; 1 where nobody can tell now.
+    fn groups_of(&self, volume: VolumeNumber) -> u16 {
+        let told = || self.system.reclaim_groups_of(volume);
+        if self.plan.has_groups(volume) { told().unwrap_or(1) } else { 1 }
     }
 
     /// What a step about handles is on the wire.
@@ -90,10 +116,14 @@ impl Runner<'_> {
         match step {
             PlacementStep::Status { .. } => (
                 Purpose::HandleStatus { volume },
-                HostCommand::Placed(Placed::Status { volume, handles: has }),
+                HostCommand::Placed(Placed::Status { volume, descriptors: has * self.groups_of(volume) }),
             ),
             PlacementStep::Update { handles, .. } => {
-                let pids = (0..handles.min(has)).collect();
+                let groups = self.groups_of(volume);
+                let pids = (0..handles.min(has)).flat_map(|handle| {
+                    (0..groups).map(move |group| PlacementId { group, handle }.encode(group_bits(groups)))
+                });
+                let pids = pids.collect();
                 (Purpose::HandleUpdate, HostCommand::Placed(Placed::Update { volume, pids }))
             }
         }
@@ -106,12 +136,21 @@ impl Runner<'_> {
             Ok(told) => told,
             Err(error) => return self.found(Finding::WrongAnswer, format!("status of {volume:?}: {error}")),
         };
-        let handles: Vec<u16> = told.iter().map(|one| one.handle.get()).collect();
+        // The groups of one handle follow each other.
+        let groups = told.len() / chosen.len().max(1);
+        let bits = group_bits(groups as u16);
+        let handles: Vec<u16> = told.iter().step_by(groups.max(1)).map(|one| one.handle.get()).collect();
         let is_right = if chosen.is_empty() { handles.len() == 1 } else { handles == chosen };
-        let pids_rise = told.iter().zip(0..).all(|(one, pid)| one.pid.get() == pid);
+        let pid = |at: usize| {
+            PlacementId { group: (at % groups) as u16, handle: (at / groups) as u16 }.encode(bits)
+        };
+        let pids_rise = told
+            .iter()
+            .enumerate()
+            .all(|(at, one)| one.pid.get() == pid(at) && one.handle.get() == handles[at / groups]);
         let before = self.placing.told.get(&volume);
-        let is_same =
-            before.is_none_or(|before| before.iter().map(|(handle, _)| *handle).eq(handles.iter().copied()));
+        let all = told.iter().map(|one| one.handle.get());
+        let is_same = before.is_none_or(|before| before.iter().map(|(handle, _)| *handle).eq(all));
         if !is_right || !pids_rise || !is_same {
             let detail = format!("volume {} has handles {chosen:?}, its host is told {told:?}", volume.0);
             return self.found(Finding::WrongAnswer, detail);
@@ -172,10 +211,21 @@ impl Runner<'_> {
                 let Some(certain) = self.oracle.certain(volume, iu) else { continue };
                 let place = certain.tag.and_then(|_| self.system.unit_of(volume, iu));
                 let Some(unit) = place else { continue };
-                let placed = self.placing.placed(volume, certain.version, told.len() as u16);
-                let (wanted, _) = told[usize::from(placed)];
+                let handles = self.plan.placement_handles_of(volume).expect("it has some");
+                let groups = told.len() / usize::from(handles);
+                let placed = self.placing.placed(volume, certain.version, handles);
+                let (wanted, _) = told[usize::from(placed) * groups];
+                let group = self.placing.group(volume, certain.version);
                 let looks = &mut self.outcome.placement;
                 looks.placed_ius += 1;
+                looks.grouped_ius += u64::from(group.is_some());
+                if group.is_some_and(|group| group != unit.group) {
+                    let detail = format!(
+                        "volume {} IU {iu}, version {}, was written to reclaim group {group:?} and lies in {}",
+                        volume.0, certain.version, unit.group
+                    );
+                    return self.found(Finding::Misplaced, detail);
+                }
                 looks.isolated_copies_ius += u64::from(persistent && unit.is_of_cleaner);
                 if unit.handle != wanted && (persistent || !unit.is_of_cleaner) {
                     let detail = format!(
@@ -204,7 +254,8 @@ impl Runner<'_> {
         self.drive();
         self.ask_status(lane, volume);
         self.drive();
-        if self.stop || self.may_lack(lane) {
+        // Where a write lies that names no group is not known here.
+        if self.stop || self.may_lack(lane) || self.plan.has_groups(volume) {
             return;
         }
         let Some(written) = self.placing.told.get(&volume).cloned() else { return };
@@ -228,9 +279,17 @@ impl Runner<'_> {
         self.outcome.placement.counted += 1;
     }
 
+    /// Whether a lane writes to groups, which may be full.
+    pub(super) fn may_fill_a_group(&self, lane: Lane) -> bool {
+        self.plan.tenants[usize::from(lane.0)].placement.is_some_and(|placement| placement.groups)
+    }
+
     /// Whether writes of a lane may be refused for what it lacks.
     fn may_lack(&self, lane: Lane) -> bool {
-        self.kept.contains(&lane) || self.system.may_be_full(lane) || !self.system.lacking_room().is_empty()
+        self.kept.contains(&lane)
+            || self.may_fill_a_group(lane)
+            || self.system.may_be_full(lane)
+            || !self.system.lacking_room().is_empty()
     }
 
     fn statistics(&mut self, lane: Lane) -> Option<PlacementStatistics> {
