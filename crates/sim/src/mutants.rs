@@ -438,6 +438,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("nvmf: directives are not looked at", "crates/sim/tests/placement.rs", "as the one before"),
     ("volume: the first block of a write is not counted", "crates/sim/tests/placement.rs", "as the one before"),
     ("log: copies of isolated handles mix", "crates/sim/tests/placement.rs", "as the one before"),
+    ("log: copies leave their reclaim group", "crates/sim/tests/placement.rs", "as the one before"),
+    ("volume: a reclaim group takes more than it has room for", "crates/volume/tests/groups.rs", "groups of seeds have more room than their volumes fill"),
     ("log: ended reclaim unit goes on", "crates/volume/tests/handles.rs", "needs a reclaim unit that is looked at after its end"),
     ("log: staged chunks lose their handle", "crates/sim/tests/placement.rs", "seeds with handles (`--placement`) see it"),
     ("log: damaged store goes on cleaning", "crates/volume/tests/repair.rs", "needs a store that keeps a part of its records: seeds lose all of them or none"),

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::status::{RepairOutcome, RepairReport, Status, VssdStatus};
 use diecut_api::{object, route};
-use diecut_spec::{Serves, VssdSpec};
+use diecut_spec::{ReclaimGroups, Serves, VssdSpec};
 
 #[derive(Subcommand)]
 pub enum Vssd {
@@ -201,9 +201,10 @@ fn told(report: &RepairReport) -> String {
 
 /// What a vSSD is for.
 fn serves(vssd: &VssdSpec) -> String {
-    match vssd.placement_handles {
-        0 => vssd.serves.name().to_owned(),
-        handles => format!("{}, {handles} handles", vssd.serves.name()),
+    match (vssd.placement_handles, vssd.reclaim_groups) {
+        (0, _) => vssd.serves.name().to_owned(),
+        (handles, ReclaimGroups::One) => format!("{}, {handles} handles", vssd.serves.name()),
+        (handles, groups) => format!("{}, {handles} handles on each {}", vssd.serves.name(), groups.name()),
     }
 }
 

@@ -65,7 +65,8 @@ impl<M: Media> Flash<M> {
         let store = slot.store.volumes_mut();
         let (mut partly_written, mut unused_ius) = (Vec::new(), 0);
         for target in targets {
-            let update = store.update_reclaim_unit(target.group.unwrap_or_default(), target.handle, &mut space);
+            let update =
+                store.update_reclaim_unit(target.group.unwrap_or_default(), target.handle, &mut space);
             if update.was_partial {
                 partly_written.push(*target);
                 unused_ius += update.remaining_ius;
