@@ -7,10 +7,17 @@ use crate::connection::Connection;
 use crate::queue::SlotIndex;
 use crate::reservation;
 use crate::session::Session;
-use diecut_namespace::contract::{LbaRange, NamespaceOperation, ZoneAction, ZoneRequest};
+use diecut_namespace::contract::{
+    LbaRange, NamespaceOperation, NamespaceProperties, ZoneAction, ZoneRequest,
+};
 use diecut_nvme::admin::FormatNvm;
 use diecut_nvme::{NSID_ALL, Status, SubmissionEntry};
 use diecut_units::{mark, mutant};
+
+/// Whether a namespace is formatted. Chunks are reset one by one.
+pub(crate) fn takes(properties: &NamespaceProperties) -> bool {
+    properties.chunks.is_none()
+}
 
 /// Gives the namespace what it has to do; the command is answered when that is done.
 ///
@@ -39,8 +46,7 @@ pub(crate) fn begin(
     if format.lba_format != 0 || format.has_metadata || format.protection != 0 {
         return Err(Status::INVALID_FORMAT.do_not_retry());
     }
-    if namespace.properties.chunks.is_some() {
-        // Its chunks are reset one by one.
+    if !takes(&namespace.properties) {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
     if namespace.properties.read_only {

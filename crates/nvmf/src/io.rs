@@ -2,6 +2,7 @@
 
 pub(crate) mod chunks;
 mod copy;
+pub(crate) mod offer;
 mod reserve;
 pub(crate) mod zones;
 
@@ -51,7 +52,7 @@ pub(crate) fn plan(
 ) -> Result<Plan, Status> {
     let namespace = namespace_of(subsystem, entry)?;
     let properties = &namespace.properties;
-    if properties.chunks.is_some() && !chunks::takes(entry.opcode) && !reservation::is_ours(entry.opcode) {
+    if !offer::takes(properties, entry.opcode) {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
     match entry.opcode {
@@ -66,9 +67,6 @@ pub(crate) fn plan(
             };
             let from_host_bytes = if sent <= DATASET_BYTES_MAX { needed.max(sent) } else { needed };
             return Ok(Plan { from_host_bytes, to_host_bytes: 0 });
-        }
-        opcode::WRITE_UNCORRECTABLE if properties.zones.is_some() => {
-            return Err(Status::INVALID_OPCODE.do_not_retry());
         }
         opcode::COPY => return copy::plan(properties, entry),
         code if reservation::is_ours(code) => return reserve::plan(entry, transfer_bytes_max),

@@ -4,6 +4,8 @@ use super::{
     Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings, WARNING_TEMPERATURE_KELVIN,
 };
 use crate::config::{NamespaceConfig, SubsystemConfig};
+use crate::format;
+use crate::io::offer::is_offered;
 use crate::placement::{self, ENDURANCE_GROUP};
 use crate::sanitize;
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
@@ -280,8 +282,10 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
     page.msdbd = 1;
     if let Some(subsystem) = around.subsystem {
         page.nn = NSID_MAX.into();
-        page.oacs = (page.oacs.get() | OACS_FORMAT_NVM).into();
-        page.fna = FNA_NOT_ALL;
+        if is_offered(subsystem, format::takes) {
+            page.oacs = (page.oacs.get() | OACS_FORMAT_NVM).into();
+            page.fna = FNA_NOT_ALL;
+        }
         if placement::of_subsystem(subsystem).is_some() {
             page.ctratt = (page.ctratt.get() | CTRATT_ENDURANCE_GROUPS | CTRATT_DATA_PLACEMENT).into();
             page.oacs = (page.oacs.get() | OACS_DIRECTIVES).into();

@@ -4,6 +4,8 @@ use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
 use super::{Answer, Association, Notice, Surroundings, chunks, feature};
 use crate::config::Health;
 use crate::discovery;
+use crate::format;
+use crate::io::offer::is_offered;
 use crate::placement;
 use crate::sanitize;
 use crate::subsystems::Traffic;
@@ -291,6 +293,10 @@ fn effects(command_set: u8, around: &Surroundings<'_>) -> CommandEffects {
         }
         effects.io[usize::from(zns::opcode::ZONE_MANAGEMENT_RECEIVE)] =
             (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
+    }
+    if around.subsystem.is_some_and(|subsystem| is_offered(subsystem, format::takes)) {
+        effects.admin[usize::from(admin::FORMAT_NVM)] =
+            (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
     }
     if around.subsystem.is_some_and(sanitize::is_offered) {
         effects.admin[usize::from(admin::SANITIZE)] =
