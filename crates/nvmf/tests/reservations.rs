@@ -212,6 +212,26 @@ fn commands_that_cannot_be_are_refused() {
     assert_eq!((status.rtype, controllers.len()), (0, 1), "nothing changed");
 }
 
+/// The reservation requests of Linux send sixteen bytes with a release, of which eight are the key.
+#[test]
+fn a_release_may_bring_more_than_a_key() {
+    let mut world = World::new(35);
+    let a = host(&mut world, 1);
+    register(&mut world, a, KEY_A);
+    assert_eq!(acquire(&mut world, a, KEY_A, ReservationKind::WriteExclusive), Status::SUCCESS);
+    let command =
+        ReservationCommand { action: RELEASE, kind: ReservationKind::WriteExclusive as u8, ..NOTHING };
+    let long = entry(opcode::io::RESERVATION_RELEASE, command, 16);
+    let other_key = world.command(a.io, long, &keys(KEY_B, KEY_A)).status;
+    assert!(other_key.same_code(Status::RESERVATION_CONFLICT), "the first eight are the key: {other_key}");
+    assert_eq!(world.command(a.io, long, &keys(KEY_A, 0)).status, Status::SUCCESS);
+    let (status, controllers) = report(&mut world, a);
+    assert_eq!((status.rtype, controllers.len()), (0, 1));
+    let odd = entry(opcode::io::RESERVATION_RELEASE, command, 12);
+    let status = world.command(a.io, odd, &[0; 12]).status;
+    assert!(status.same_code(Status::DATA_SGL_LENGTH_INVALID), "{status}");
+}
+
 /// What others did is told with an event and a page each, unless a host does not want to hear of it.
 #[test]
 fn hosts_are_told_of_what_others_did() {

@@ -116,7 +116,7 @@ impl Reservation {
         Ok(Effects::default())
     }
 
-    /// Replaces a key.
+    /// Replaces a key. Where the old one does not matter (IEKEY), whether there is one does not matter either (Base 2.1 section 8.1.22.3).
     pub(crate) fn replace(
         &mut self,
         host: HostId,
@@ -127,7 +127,12 @@ impl Reservation {
         if key == 0 {
             return Err(INVALID);
         }
-        self.check_key(&host, current, ignores_key)?;
+        if !ignores_key {
+            self.check_key(&host, current, false)?;
+        }
+        if self.registrants.len() >= REGISTRANTS_MAX && !self.registrants.contains_key(&host) {
+            return Err(NO_PLACE);
+        }
         self.registrants.insert(host, key);
         self.count();
         Ok(Effects::default())
@@ -284,6 +289,7 @@ mod test {
         let late: HostId = [0xFF; 16];
         let before = one.clone();
         assert_eq!(one.register(late, 7), Err(NO_PLACE));
+        assert_eq!(one.replace(late, 0, 7, true), Err(NO_PLACE));
         assert_eq!(one, before, "a refusal changes nothing");
         one.register([0; 16], 1).expect("who is registered may say so again");
         one.replace([0; 16], 1, 9, false).expect("a key can be replaced");
@@ -334,7 +340,9 @@ mod test {
         one.register(A, 10).unwrap();
         one.register(A, 10).unwrap();
         assert_eq!(one.register(A, 11), Err(CONFLICT));
-        assert_eq!(one.replace(B, 10, 11, true), Err(CONFLICT), "not registered");
+        assert_eq!(one.replace(B, 10, 11, false), Err(CONFLICT), "not registered");
+        one.replace(B, 0, 20, true).expect("that does not matter where the old key does not");
+        one.unregister(B, 20, false).unwrap();
         assert_eq!(one.replace(A, 9, 11, false), Err(CONFLICT));
         one.replace(A, 9, 11, true).unwrap();
         one.replace(A, 11, 12, false).unwrap();
@@ -343,7 +351,7 @@ mod test {
         assert_eq!(one.acquire(B, 0, WriteExclusive), Err(CONFLICT));
         one.unregister(A, 12, false).unwrap();
         assert!(one.registrants.is_empty());
-        assert_eq!(one.generation, 5, "two registrations, two replacements, one that was taken back");
+        assert_eq!(one.generation, 7, "two registrations, three replacements, two that were taken back");
     }
 
     #[test]

@@ -134,9 +134,10 @@ impl Table {
                 self.persists = if cptpl == 0 { self.persists } else { cptpl == 3 };
                 self.generation += 1;
             }
-            Request::Unregister { current, ignores_key } | Request::Replace { current, ignores_key, .. }
-                if !is_right(current, ignores_key) =>
-            {
+            Request::Unregister { current, ignores_key } if !is_right(current, ignores_key) => {
+                return Answer::Conflict;
+            }
+            Request::Replace { current, ignores_key, .. } if !ignores_key && own != Some(current) => {
                 return Answer::Conflict;
             }
             Request::Unregister { .. } => {
