@@ -101,7 +101,7 @@ impl World {
                 first_iu: first,
                 payload,
                 force_unit_access,
-                placement: PlacementHandle::default(),
+                placement: PlacementTarget::default(),
             },
         )
     }
