@@ -2,10 +2,11 @@
 //! Identify and log pages name is compared with what commands are answered.
 
 mod world;
-use diecut_namespace::contract::{ChunkProperties, ChunkShape};
+use diecut_namespace::contract::{ChunkProperties, ChunkShape, ZoneProperties};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::{IdentifyController, OACS_FORMAT_NVM, cns};
 use diecut_nvme::log_page::{CommandEffects, lid};
+use diecut_nvme::opcode::io;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
 use diecut_nvmf::{ConnectionId, NamespaceConfig};
@@ -14,8 +15,26 @@ use zerocopy::FromBytes;
 
 const SHAPE: ChunkShape =
     ChunkShape { groups: 2, units: 2, chunks: 3, unit_ius: 4, rows: 2, unsafe_units: 1 };
+const ZONES: ZoneProperties = ZoneProperties {
+    size_lbas_log2: 4,
+    capacity_lbas: 12,
+    active_max: 2,
+    open_max: 2,
+    random_lbas: 0,
+    commit_lbas: 1,
+    write_lbas_min: 1,
+    extension_size_bytes: 0,
+};
+
 fn plain() -> NamespaceConfig {
     namespace(7, LBAS)
+}
+
+fn zoned() -> NamespaceConfig {
+    let mut one = namespace(7, LBAS);
+    one.properties.zones = Some(ZONES);
+    one.properties.capacity_lbas = LBAS / 16 * 12;
+    one
 }
 
 fn of_chunks() -> NamespaceConfig {
@@ -28,6 +47,7 @@ fn of_chunks() -> NamespaceConfig {
 struct Host {
     world: World,
     admin: ConnectionId,
+    io: ConnectionId,
 }
 
 impl Host {
@@ -42,8 +62,9 @@ impl Host {
         let now = world.now;
         world.target.set_subsystem(config, now, &mut actions);
         world.act(actions);
-        let (admin, _) = world.admin(SUBSYSTEM, Digests::NONE);
-        Host { world, admin }
+        let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+        let io = world.io(controller, 1, Digests::NONE);
+        Host { world, admin, io }
     }
 
     fn admin(&mut self, entry: SubmissionEntry) -> Reply {
@@ -83,6 +104,28 @@ impl Host {
         IdentifyController::read_from_bytes(&self.identify(cns::CONTROLLER, 0)).expect("4096 bytes")
     }
 
+    /// Sends a command of the first blocks of a namespace, with zeros where it brings data.
+    fn ask(&mut self, nsid: u32, code: u8) -> Status {
+        let data = match code {
+            io::COPY => vec![0; 32],
+            io::DATASET_MANAGEMENT => vec![0; 16],
+            io::COMPARE => vec![0; LBA],
+            _ => Vec::new(),
+        };
+        let mut entry = self.world.rw(code, 0, 1, SglDescriptor::in_capsule(data.len() as u32));
+        entry.nsid = nsid.into();
+        if code == io::COPY {
+            diecut_nvme::io::Copy { start: 5, range_count: 1, ..Default::default() }.encode(&mut entry);
+        }
+        if code == io::DATASET_MANAGEMENT {
+            diecut_nvme::io::DatasetManagement { range_count: 1, deallocate: true }.encode(&mut entry);
+        }
+        if data.is_empty() {
+            entry.sgl = SglDescriptor::transport(0);
+        }
+        self.world.command(self.io, entry, &data).status
+    }
+
     fn format(&mut self, nsid: u32) -> Status {
         let entry = SubmissionEntry {
             opcode: opcode::admin::FORMAT_NVM,
@@ -117,6 +160,55 @@ fn format_is_told_where_it_is_offered() {
             let status = host.format(nsid);
             assert_eq!(status == Status::SUCCESS, formatted == Some(nsid), "{nsid}: {status}");
             assert_eq!(status.same_code(Status::INVALID_OPCODE), formatted != Some(nsid), "{nsid}: {status}");
+        }
+    }
+}
+
+/// Commands that ONCS has a bit for, bit by bit (Base 2.0 figure 275), with what their entry in the effects log says.
+const OPTIONAL: [(u8, u16, u32); 6] = [
+    (io::COMPARE, 1 << 0, 0b01),
+    (io::WRITE_UNCORRECTABLE, 1 << 1, 0b11),
+    (io::DATASET_MANAGEMENT, 1 << 2, 0b11),
+    (io::WRITE_ZEROES, 1 << 3, 0b11),
+    (io::VERIFY, 1 << 7, 0b01),
+    (io::COPY, 1 << 8, 0b11),
+];
+/// Reservations and the timestamp.
+const ALWAYS: u16 = 1 << 5 | 1 << 6;
+
+/// A command is told of if some namespace takes it: a host must not give chunks a limit of discards that they refuse.
+#[test]
+fn commands_are_told_where_some_namespace_takes_them() {
+    for (namespaces, oncs) in [
+        (vec![plain()], 0x1EF),
+        (vec![zoned()], 0x1ED),
+        (vec![of_chunks()], 0x060),
+        (vec![of_chunks(), of_chunks()], 0x060),
+        (vec![of_chunks(), zoned()], 0x1ED),
+        (vec![zoned(), of_chunks(), plain()], 0x1EF),
+        (vec![], 0x1EF),
+    ] {
+        let count = namespaces.len() as u32;
+        let mut host = Host::new(namespaces);
+        assert_eq!(host.controller().oncs.get(), oncs);
+        let effects = host.effects();
+        for code in [io::FLUSH, io::READ] {
+            assert_eq!(effects.io[usize::from(code)].get(), 1 << 20 | 0b01, "{code:#x} is never left out");
+        }
+        assert_eq!(effects.io[usize::from(io::WRITE)].get(), 1 << 20 | 0b11);
+        for code in [0x0D, 0x0E, 0x11, 0x15] {
+            assert_eq!(effects.io[code].get(), 1 << 20 | 0b01, "reservations: {code:#x}");
+        }
+        assert_eq!(oncs & ALWAYS, ALWAYS);
+        for (code, bit, effect) in OPTIONAL {
+            let is_told = oncs & bit != 0;
+            let expected = if is_told { 1 << 20 | effect } else { 0 };
+            assert_eq!(effects.io[usize::from(code)].get(), expected, "{code:#x}");
+            let mut is_taken = count == 0;
+            for nsid in 1..=count {
+                is_taken |= !host.ask(nsid, code).same_code(Status::INVALID_OPCODE);
+            }
+            assert_eq!(is_taken, is_told, "{code:#x}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::config::{NamespaceConfig, SubsystemConfig};
 use crate::format;
-use crate::io::offer::is_offered;
+use crate::io::offer::{is_offered, takes};
 use crate::placement::{self, ENDURANCE_GROUP};
 use crate::sanitize;
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
@@ -23,6 +23,7 @@ use diecut_nvme::identify::{
     SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, endurance_group_list,
     namespace_descriptors, namespace_list, uuid_list,
 };
+use diecut_nvme::opcode::io;
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3, RESCAP_PERSIST};
 use diecut_nvme::sanitize::{
@@ -235,6 +236,20 @@ fn namespace_page(association: &Association, namespace: &NamespaceConfig) -> Ide
     page
 }
 
+/// Bits of ONCS for commands that some namespace takes: a host believes them of all namespaces.
+fn oncs_of_commands(subsystem: &SubsystemConfig) -> u16 {
+    let bits = [
+        (io::COMPARE, ONCS_COMPARE),
+        (io::WRITE_UNCORRECTABLE, ONCS_WRITE_UNCORRECTABLE),
+        (io::DATASET_MANAGEMENT, ONCS_DATASET_MANAGEMENT),
+        (io::WRITE_ZEROES, ONCS_WRITE_ZEROES),
+        (io::VERIFY, ONCS_VERIFY),
+        (io::COPY, ONCS_COPY),
+    ];
+    let offered = bits.iter().filter(|(code, _)| is_offered(subsystem, |one| takes(one, *code)));
+    offered.fold(0, |all, (_, bit)| all | bit)
+}
+
 fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyController {
     let config = around.config;
     let discovery = association.is_discovery();
@@ -302,15 +317,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         page.anagrpmax = ANA_GROUP.into();
         page.nanagrpid = ANA_GROUP.into();
         page.mnan = NSID_MAX.into();
-        page.oncs = (ONCS_COMPARE
-            | ONCS_WRITE_UNCORRECTABLE
-            | ONCS_DATASET_MANAGEMENT
-            | ONCS_WRITE_ZEROES
-            | ONCS_RESERVATIONS
-            | ONCS_TIMESTAMP
-            | ONCS_VERIFY
-            | ONCS_COPY)
-            .into();
+        page.oncs = (ONCS_RESERVATIONS | ONCS_TIMESTAMP | oncs_of_commands(subsystem)).into();
         page.ocfs = OCFS_FORMAT_0.into();
         let volatile = subsystem.namespaces.values().any(|namespace| namespace.properties.volatile_cache);
         // Bits 2:1 = 10b: Flush with NSID FFFFFFFFh is not supported.

@@ -5,7 +5,7 @@ use super::{Answer, Association, Notice, Surroundings, chunks, feature};
 use crate::config::Health;
 use crate::discovery;
 use crate::format;
-use crate::io::offer::is_offered;
+use crate::io::offer;
 use crate::placement;
 use crate::sanitize;
 use crate::subsystems::Traffic;
@@ -270,10 +270,14 @@ fn effects(command_set: u8, around: &Surroundings<'_>) -> CommandEffects {
     }
     let reservations =
         [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE];
-    for code in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY].into_iter().chain(reservations) {
+    let is_offered =
+        |code: &u8| around.subsystem.is_some_and(|one| offer::is_offered(one, |it| offer::takes(it, *code)));
+    let plain = [io::FLUSH, io::READ, io::COMPARE, io::VERIFY].into_iter().chain(reservations);
+    for code in plain.filter(is_offered) {
         effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
-    for code in [io::WRITE, io::WRITE_UNCORRECTABLE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY] {
+    let changing = [io::WRITE, io::WRITE_UNCORRECTABLE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY];
+    for code in changing.into_iter().filter(is_offered) {
         effects.io[usize::from(code)] =
             (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
     }
@@ -294,7 +298,7 @@ fn effects(command_set: u8, around: &Surroundings<'_>) -> CommandEffects {
         effects.io[usize::from(zns::opcode::ZONE_MANAGEMENT_RECEIVE)] =
             (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
-    if around.subsystem.is_some_and(|subsystem| is_offered(subsystem, format::takes)) {
+    if around.subsystem.is_some_and(|one| offer::is_offered(one, format::takes)) {
         effects.admin[usize::from(admin::FORMAT_NVM)] =
             (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
     }
