@@ -4,11 +4,13 @@ use crate::config::SubsystemConfig;
 use crate::connection::Connection;
 use crate::controller::{Answer, monitor_bytes, smart_of};
 use crate::event::Action;
+use crate::io::offer::{is_offered, takes};
 use crate::ocp::{
     Capture, DEBUG_BLOCK, LatencyMonitor, MediaFigures, Ocp, PanicsTold, Question, Set, Tidings, strings,
 };
 use crate::placement;
 use crate::queue::{SlotIndex, SlotState};
+use crate::sanitize;
 use crate::shared::Shared;
 use crate::subsystems::Subsystem;
 use crate::token::command_token;
@@ -169,7 +171,7 @@ fn page(shared: &mut Shared, number: u32, index: u32, log: &GetLogPage, debug_lo
         // No command brings other firmware.
         ocp::lid::FIRMWARE_ACTIVATION_HISTORY => FirmwareActivationHistory::default().as_bytes().to_vec(),
         ocp::lid::LATENCY_MONITOR => subsystem.ocp.monitor.page(DEBUG_BLOCK, now).as_bytes().to_vec(),
-        ocp::lid::DEVICE_CAPABILITIES => capabilities().as_bytes().to_vec(),
+        ocp::lid::DEVICE_CAPABILITIES => capabilities(&subsystem.config).as_bytes().to_vec(),
         ocp::lid::UNSUPPORTED_REQUIREMENTS => UnsupportedRequirements::of(UNSUPPORTED).as_bytes().to_vec(),
         ocp::lid::TELEMETRY_STRINGS => strings(),
         ocp::lid::LATENCY_DEBUG => {
@@ -193,12 +195,18 @@ fn page(shared: &mut Shared, number: u32, index: u32, log: &GetLogPage, debug_lo
     })
 }
 
-fn capabilities() -> DeviceCapabilities {
+/// What the subsystem offers, as Identify has it.
+fn capabilities(config: &SubsystemConfig) -> DeviceCapabilities {
+    let of = |is_offered: bool, bits: u16| if is_offered { bits } else { 0 };
+    let command = |code: u8, bits: u16| of(is_offered(config, |one| takes(one, code)), bits).into();
     DeviceCapabilities {
-        // There, and blocks read as zeros afterwards.
-        write_zeroes: 0b11.into(),
-        dataset_management: 0b1.into(),
-        write_uncorrectable: 0b1.into(),
+        // There, and it may deallocate.
+        write_zeroes: command(io::WRITE_ZEROES, 0b11),
+        // There; Block Erase, which leaves nothing allocated.
+        sanitize: of(sanitize::is_offered(config), 0b1_0101).into(),
+        // There, and it deallocates.
+        dataset_management: command(io::DATASET_MANAGEMENT, 0b11),
+        write_uncorrectable: command(io::WRITE_UNCORRECTABLE, 0b1),
         ..DeviceCapabilities::default()
     }
 }

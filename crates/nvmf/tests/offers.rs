@@ -212,3 +212,34 @@ fn commands_are_told_where_some_namespace_takes_them() {
         }
     }
 }
+
+/// Words 2 to 5 of the device capabilities of OCP: Write Zeroes, Sanitize, Dataset Management, Write Uncorrectable. They agree with Identify.
+#[test]
+fn ocp_capabilities_are_what_identify_says() {
+    let cannot_purge = || {
+        let mut one = plain();
+        one.properties.purges = false;
+        one
+    };
+    for (namespaces, expected) in [
+        (vec![plain()], [0b11, 0b1_0101, 0b11, 0b1]),
+        (vec![zoned()], [0b11, 0b1_0101, 0b11, 0]),
+        (vec![plain(), cannot_purge()], [0b11, 0, 0b11, 0b1]),
+        (vec![of_chunks()], [0; 4]),
+        (vec![of_chunks(), plain()], [0b11, 0, 0b11, 0b1]),
+    ] {
+        let mut host = Host::new(namespaces);
+        let page = host.log(diecut_nvme::ocp::lid::DEVICE_CAPABILITIES, 4096);
+        let words = [4, 6, 8, 10].map(|at| u16::from_le_bytes([page[at], page[at + 1]]));
+        assert_eq!(words, expected);
+        let controller = host.controller();
+        let oncs = controller.oncs.get();
+        let told = [
+            oncs & 1 << 3 != 0,
+            controller.sanicap.get() & 1 << 1 != 0,
+            oncs & 1 << 2 != 0,
+            oncs & 1 << 1 != 0,
+        ];
+        assert_eq!(words.map(|word| word & 1 != 0), told);
+    }
+}

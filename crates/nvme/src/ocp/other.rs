@@ -94,13 +94,13 @@ pub struct DeviceCapabilities {
     pub pcie_ports: U16,
     /// Management out of band.
     pub out_of_band: U16,
-    /// Write Zeroes: bit 0 there, bit 1 sets deallocated blocks.
+    /// Write Zeroes: bit 0 there, bit 1 takes the bit that deallocates.
     pub write_zeroes: U16,
-    /// Sanitize.
+    /// Sanitize: bit 0 there, bit 1 Crypto Erase, bit 2 Block Erase, bit 3 Overwrite, bit 4 deallocates.
     pub sanitize: U16,
-    /// Dataset Management: bit 0 there.
+    /// Dataset Management: bit 0 there, bit 1 Deallocate.
     pub dataset_management: U16,
-    /// Write Uncorrectable.
+    /// Write Uncorrectable: bit 0 there.
     pub write_uncorrectable: U16,
     /// Fused commands.
     pub fused: U16,
