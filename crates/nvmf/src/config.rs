@@ -209,6 +209,16 @@ pub struct NamespaceConfig {
 }
 
 impl NamespaceConfig {
+    /// Whether it stands on erase blocks without a map: blocks that were never written cost nothing, and no size is promised twice.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.properties.zones.is_some() || self.properties.chunks.is_some()
+    }
+
+    /// Logical blocks that are allocated (NUSE). Where none are provided thinly all of them are, at all times.
+    pub(crate) fn used_lbas(&self) -> u64 {
+        if self.is_direct() { self.properties.capacity_lbas } else { self.properties.used_lbas }
+    }
+
     /// Bytes that stand for `lba_count` logical blocks on the wire and in buffers.
     #[inline]
     pub(crate) fn transfer_bytes(&self, lba_count: u32) -> u64 {

@@ -213,7 +213,7 @@ fn capabilities(config: &SubsystemConfig) -> DeviceCapabilities {
 
 fn extended(subsystem: &Subsystem, firmware: [u8; 8]) -> SmartExtended {
     let figures = &subsystem.ocp.figures;
-    let used = subsystem.config.namespaces.values().map(|one| one.properties.used_lbas);
+    let used = subsystem.config.namespaces.values().map(|one| one.used_lbas());
     SmartExtended {
         physical_media_bytes_written: u128::from(figures.written_bytes).into(),
         physical_media_bytes_read: u128::from(figures.read_bytes).into(),

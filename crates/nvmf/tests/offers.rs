@@ -4,7 +4,7 @@
 mod world;
 use diecut_namespace::contract::{ChunkProperties, ChunkShape, ZoneProperties};
 use diecut_nvme::admin::GetLogPage;
-use diecut_nvme::identify::{IdentifyController, OACS_FORMAT_NVM, cns};
+use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, NSFEAT_THIN, OACS_FORMAT_NVM, cns};
 use diecut_nvme::log_page::{CommandEffects, lid};
 use diecut_nvme::opcode::io;
 use diecut_nvme::tcp::Digests;
@@ -39,6 +39,7 @@ fn zoned() -> NamespaceConfig {
 
 fn of_chunks() -> NamespaceConfig {
     let mut one = namespace(7, SHAPE.size_lbas());
+    one.properties.capacity_lbas = u64::from(SHAPE.all_chunks()) * u64::from(SHAPE.chunk_ius());
     one.properties.chunks = Some(ChunkProperties { shape: SHAPE, read_ns: 1, write_ns: 2, reset_ns: 3 });
     one
 }
@@ -242,4 +243,26 @@ fn ocp_capabilities_are_what_identify_says() {
         ];
         assert_eq!(words.map(|word| word & 1 != 0), told);
     }
+}
+
+/// NUSE is what is written of a volume, and all of what is not thin, so OCP's total has both.
+#[test]
+fn what_is_not_thin_is_all_used() {
+    let mut host = Host::new([plain(), zoned(), of_chunks()]);
+    host.world.target.set_used_lbas(&name(SUBSYSTEM), 1, 5);
+    let chunks = u64::from(2 * 2 * 3 * 4 * 2_u32);
+    let expected = [(5, true), (LBAS / 16 * 12, false), (chunks, false)];
+    for (nsid, (nuse, is_thin)) in (1..).zip(expected) {
+        let page =
+            IdentifyNamespace::read_from_bytes(&host.identify(cns::NAMESPACE, nsid)).expect("4096 bytes");
+        assert_eq!((page.nuse.get(), page.nsfeat & NSFEAT_THIN != 0), (nuse, is_thin), "{nsid}");
+        assert!(is_thin || page.ncap == page.nuse, "{nsid}");
+    }
+    let page = host.log(diecut_nvme::ocp::lid::SMART_EXTENDED, 512);
+    let total = u64::from_le_bytes(page[152..160].try_into().expect("8 bytes"));
+    assert_eq!(total, 5 + LBAS / 16 * 12 + chunks);
+    // A volume that is full stays a thin one.
+    host.world.target.set_used_lbas(&name(SUBSYSTEM), 1, LBAS);
+    let page = IdentifyNamespace::read_from_bytes(&host.identify(cns::NAMESPACE, 1)).expect("4096 bytes");
+    assert_eq!((page.nuse.get(), page.nsfeat & NSFEAT_THIN != 0), (LBAS, true));
 }

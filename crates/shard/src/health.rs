@@ -8,6 +8,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf::Health;
 use diecut_units::{Span, Time, mutant};
+use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::{Condition, VssdId};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -48,6 +49,24 @@ pub(crate) fn tell<M: Divide>(here: &mut Owners<M>, nqn: &str) {
         let nvme = &mut here.plane.nvme;
         nvme.target.set_health(&qualified(nqn), health, &mut nvme.actions);
         zone_changes::tell(here, nqn);
+        tell_used(here, nqn);
+    }
+}
+
+/// Tells the target how much of each volume of a subsystem that lives here is written (NUSE). What is still being opened is told of at a
+/// later look.
+fn tell_used<M: Divide>(here: &mut Owners<M>, nqn: &str) {
+    let state = &here.registry.state;
+    let name = qualified(nqn);
+    for shown in &state.subsystems[nqn].namespaces {
+        let volume = &state.volumes[&shown.volume];
+        let Some(store) = here.plane.store_of(state.vssds[&volume.vssd].number) else { continue };
+        let kept = here.plane.flash.kept(store);
+        let Some(volumes) = kept.volumes().filter(|_| kept.is_ready()) else { continue };
+        let used_lbas = volumes.volume_used_ius(VolumeIndex(volume.index));
+        // For whoever describes the namespace to a target next.
+        here.plane.namespaces.set_used_lbas(NamespaceId(volume.namespace), used_lbas);
+        here.plane.nvme.target.set_used_lbas(&name, shown.nsid, used_lbas);
     }
 }
 

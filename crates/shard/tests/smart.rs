@@ -3,7 +3,10 @@
 
 mod herd;
 
+use diecut_nvme::SubmissionEntry;
+use diecut_nvme::identify::{IdentifyNamespace, NSFEAT_THIN};
 use diecut_nvme::log_page::{SmartLog, lid};
+use diecut_nvme::opcode::admin;
 use diecut_spec::Isolation;
 use diecut_units::Time;
 use herd::{Herd, Host, device};
@@ -69,4 +72,42 @@ fn smart_logs_say_what_happened() {
 #[test]
 fn health_that_nobody_looks_at_is_noticed() {
     diecut_testing::planted::is_noticed("shard: hosts are told of new flash for ever", figures_are_kept);
+}
+
+fn namespace(herd: &mut Herd, host: &mut Host) -> IdentifyNamespace {
+    let entry = SubmissionEntry { opcode: admin::IDENTIFY, nsid: 1.into(), ..SubmissionEntry::default() };
+    let (status, page) = host.admin_command(herd, entry, None, 4096);
+    assert!(status.is_success(), "{status:?}");
+    IdentifyNamespace::read_from_bytes(&page).expect("4096 bytes")
+}
+
+/// What hosts read as allocated (NUSE) is what volumes hold, after restarts and cuts too.
+#[test]
+fn namespaces_say_how_much_of_them_is_used() {
+    for shards in [1, 2] {
+        let mut herd = Herd::new(device(7 + u64::from(shards)), shards, 9, Time::ZERO);
+        herd.add_tenant("a", Isolation::Channel, 0);
+        herd.add_tenant("b", Isolation::Channel, 0);
+        let mut host = Host::new("b", 1);
+        for life in 0..2 {
+            run(&mut herd, &mut host, 50);
+            look_again(&mut herd, &mut host);
+            let page = namespace(&mut herd, &mut host);
+            let status = herd.status();
+            let volume = status.volumes.iter().find(|one| one.spec.name == "volume-b").expect("it is there");
+            assert_eq!(page.nuse.get() * 4096, volume.used_bytes, "life {life}, {shards} shards");
+            assert!(page.nuse.get() > 0 && page.nuse.get() < page.ncap.get(), "life {life}");
+            assert_ne!(page.nsfeat & NSFEAT_THIN, 0);
+            host.server_died();
+            let (device, now) = herd.end(life == 0);
+            herd = Herd::new(device, shards, 10 + life, now);
+        }
+        // What was deallocated is not used any more.
+        run(&mut herd, &mut host, 1);
+        let entry =
+            SubmissionEntry { opcode: admin::FORMAT_NVM, nsid: 1.into(), ..SubmissionEntry::default() };
+        assert!(host.admin_command(&mut herd, entry, None, 0).0.is_success());
+        look_again(&mut herd, &mut host);
+        assert_eq!(namespace(&mut herd, &mut host).nuse.get(), 0);
+    }
 }

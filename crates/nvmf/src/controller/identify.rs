@@ -183,18 +183,9 @@ fn command_set_of(namespace: &NamespaceConfig) -> u8 {
     if namespace.properties.zones.is_some() { CSI_ZONED } else { CSI_NVM }
 }
 
-/// Whether it stands on erase blocks without a map: blocks that were never written cost nothing, and no size is promised twice.
-fn is_direct(namespace: &NamespaceConfig) -> bool {
-    namespace.properties.zones.is_some() || namespace.properties.chunks.is_some()
-}
-
+/// A volume is thin however much of it is written.
 fn nsfeat(namespace: &NamespaceConfig) -> u8 {
-    if is_direct(namespace) {
-        return NSFEAT_IO_OPTIMIZATION;
-    }
-    let thin = namespace.properties.capacity_lbas < namespace.properties.size_lbas
-        || namespace.properties.used_lbas < namespace.properties.size_lbas;
-    NSFEAT_IO_OPTIMIZATION | if thin { NSFEAT_THIN } else { 0 }
+    NSFEAT_IO_OPTIMIZATION | if namespace.is_direct() { 0 } else { NSFEAT_THIN }
 }
 
 fn namespace_page(association: &Association, namespace: &NamespaceConfig) -> IdentifyNamespace {
@@ -202,12 +193,12 @@ fn namespace_page(association: &Association, namespace: &NamespaceConfig) -> Ide
     let preferred = properties.preferred_write_lbas.clamp(1, 0x1_0000) - 1;
     let mut page = IdentifyNamespace {
         nsze: properties.size_lbas.into(),
-        ncap: match is_direct(namespace) {
+        ncap: match namespace.is_direct() {
             true => properties.capacity_lbas,
             false => properties.capacity_lbas.max(properties.size_lbas),
         }
         .into(),
-        nuse: if association.path.hides_figures() { 0 } else { properties.used_lbas }.into(),
+        nuse: if association.path.hides_figures() { 0 } else { namespace.used_lbas() }.into(),
         nsfeat: nsfeat(namespace),
         nmic: 1,
         rescap: RESCAP,
