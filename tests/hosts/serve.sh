@@ -5,7 +5,7 @@
 # Discovery tells the address under which guests reach this machine.
 # SHARDS: shards of the server; with 2, each tenant lives on one of its own.
 # SCENARIO: which story it is for; "zones" and "zoned-suites" have a third tenant with zoned namespaces, subsystem NQN_ZONES, and "placement"
-# one with placement handles, subsystem NQN_PLACED.
+# one with placement handles, subsystem NQN_PLACED, and one with a reclaim group on each of two dies, NQN_PLACED.groups.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 port=$1 folder=$2
@@ -57,7 +57,9 @@ data = "$folder/data"
 [device]
 profile = "$PWD/tests/hosts/device.toml"
 SETUP
-tenant a channel "1 GiB"
+a_capacity="1 GiB"
+[ "${SCENARIO:-}" != placement ] || a_capacity="768 MiB"
+tenant a channel "$a_capacity"
 volume a a "512 MiB"
 subsystem "$NQN_A" a a
 # Before tenant b, which shares all channels that are left.
@@ -77,6 +79,10 @@ placement_isolation = "persistent"'
     volume p p "256 MiB" 'placement = [0, 1, 2, 3]'
     volume q p "64 MiB"
     subsystem "$NQN_PLACED" p p q
+    tenant g die "768 MiB" 'placement_handles = 2
+reclaim_groups = "die"'
+    volume g g "128 MiB" 'placement = [1, 0]'
+    subsystem "$NQN_PLACED.groups" g g
     ;;
 esac
 tenant b software "$b_capacity"

@@ -70,6 +70,30 @@ check fio-knows-no-placement fio_verify plain "$Q" 32m 9 $on_device
 amplification() { stats && echo "hosts $host_bytes, media $media_bytes" && [ "$media_bytes" -ge $((host_bytes * 9 / 10)) ] && [ "$media_bytes" -lt $((host_bytes * 2)) ]; }
 check media-bytes-are-of-this-size amplification
 
+# --- reclaim groups: the upper bit of an identifier is one of two dies ---
+check connect-to-groups timeout 30 nvme connect $fabric $me -n "$NQN_PLACED.groups" -k 5 -c 1 -l 180
+check groups-appear within 15 has_device "$NQN_PLACED.groups"
+sleep 1
+groups_controller=$(controller_of "$NQN_PLACED.groups"); G=$(device_of "$NQN_PLACED.groups" 1)
+# on_groups COMMAND: what is above, of the namespace with groups.
+on_groups() { local P=$G NG; NG=$(generic_of "$G"); "$@"; }
+two_groups() { nvme fdp configs "/dev/${groups_controller##*/}" --endgrp-id=1 >/tmp/fdp && cat /tmp/fdp && grep -qE 'Number of Reclaim Groups *: *2$' /tmp/fdp && grep -qE 'Number of Reclaim Unit Handles *: *2$' /tmp/fdp && grep -qE 'FDP Attributes *: *0x81$' /tmp/fdp; }
+check configs-have-two-groups two_groups
+all_pairs() { status "$G" && [ "$(sed -n 's/.*Placement Identifier \([0-9]*\);.*/\1/p' /tmp/status | xargs)" = "0 32768 1 32769" ]; }
+check status-has-each-handle-in-each-group all_pairs
+rooms() { for pid in 0 32768 1 32769; do room "$pid"; done | xargs; }
+write_in_group() {
+  before=$(rooms) && write_with 32769 20000 16 /tmp/group && after=$(rooms) || return 1
+  echo "room before: $before, after: $after"
+  set -- $before; expected="$1 $2 $3 $(($4 - 16))"
+  [ "$after" = "$expected" ]
+}
+check a-write-takes-of-one-group on_groups write_in_group
+check reads-back-from-a-group on_groups read_back 20000 16 /tmp/group
+update_in_group() { nvme fdp update "$P" --pids=32769 && after=$(rooms) && echo "$after" && set -- $after && [ "$4" -gt $((${before##* } - 16)) ]; }
+check update-of-one-group on_groups update_in_group
+check fio-all-groups on_groups placed_fio --rw=randwrite --fdp_pli=0,1,2,3
+
 # --- the server dies while handles are written to ---
 # A command of io_uring that its controller loses is the program's business: no kernel sends it again. What is written through the block
 # layer goes on.
@@ -86,6 +110,9 @@ check fio-writes-handles-after-death placed_fio --rw=write --fdp_pli=0,1,2,3 --o
 check reread-of-the-other-handle fio_reread plain "$Q" 32m 10 $on_device
 check blocks-after-death read_back 42000 4 /tmp/nine
 check four-handles-after-death four_handles
+check groups-after-death within 60 state_is "$groups_controller" live
+check a-group-after-death on_groups read_back 20000 16 /tmp/group
+check pairs-after-death all_pairs
 check goes-on-after-death write_with 3 43000 8 /tmp/eight
 check reads-after-death read_back 43000 8 /tmp/eight
 
