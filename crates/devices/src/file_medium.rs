@@ -72,6 +72,7 @@ impl FileMedium {
             unsafe_units: 0,
             independent_units: false,
             copy_within_die: false,
+            suspends: false,
             slc_blocks_per_die: 0,
             content_mode: ContentMode::Bytes,
             endurance_cycles: 0,

@@ -442,6 +442,7 @@ impl Profile {
             unsafe_units: cells.unsafe_units(),
             independent_units: true,
             copy_within_die: self.die.copy_within_die,
+            suspends: self.die.suspend,
             slc_blocks_per_die: 0,
             content_mode,
             endurance_cycles: self.cell.endurance_cycles,

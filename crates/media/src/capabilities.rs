@@ -12,6 +12,8 @@ pub struct Capabilities {
     pub independent_units: bool,
     /// Whether pages can be copied within a die without crossing the channel.
     pub copy_within_die: bool,
+    /// Whether a read interrupts a program or erase that is under way on its die, if nothing else stands before it there.
+    pub suspends: bool,
     /// Erase blocks per die that can run in SLC mode (synchronous log without protected memory); 0 if none.
     pub slc_blocks_per_die: u32,
     /// What stands for the content of an IU of user data.

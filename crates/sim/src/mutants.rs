@@ -432,6 +432,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("log: filler is what a slot held before", "crates/shard/tests/purge.rs", "seeds look at what lies anywhere only where nothing moved and nothing failed"),
     ("zoned: slots are not cleared", "crates/shard/tests/purge.rs", "as the one before"),
     ("nvmf: a format erases nothing", "crates/nvmf/tests/copies.rs", "as the one before"),
+    ("vssd: programs go behind erases", "crates/vssd/tests/sharing.rs", "the device of seeds cannot stop an erase"),
     ("log: chunks of idle handles wait for ever", "crates/volume/tests/handles.rs", "a store with one reclaim unit handle, as those of most seeds, has none that is idle"),
     ("log: cleaning without an end", "crates/sim/tests/placement.rs", "seeds with handles (`--placement`) see it, by themselves"),
     ("log: staged data take nothing of their reclaim unit", "crates/sim/tests/placement.rs", "as the one before"),

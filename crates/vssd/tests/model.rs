@@ -36,6 +36,7 @@ impl Medium {
             unsafe_units: 0,
             independent_units: true,
             copy_within_die: false,
+            suspends: false,
             slc_blocks_per_die: 0,
             content_mode: ContentMode::Bytes,
             endurance_cycles: 0,

@@ -16,6 +16,8 @@ const PAGE_BYTES: u64 = 16384;
 enum Work {
     /// One IU after the other.
     Read,
+    /// One IU each millisecond, from the unit that was read last.
+    ReadNowAndThen,
     /// Program units; full blocks are freed and new ones taken.
     Write,
     Idle,
@@ -30,7 +32,15 @@ struct Load {
     /// Bytes served, by second.
     bytes_by_second: Vec<u64>,
     bytes_by_unit: Vec<u64>,
+    /// When the last read of each unit was asked for, and reads that took longer than [`SLOW`].
+    asked: Vec<Time>,
+    slow_reads: u64,
+    /// When the next read is asked for, of whoever reads now and then.
+    due: Time,
 }
+
+/// Longer than a read, a transfer and a program unit take together, and shorter than an erase of TLC.
+const SLOW: Span = Span::from_millis(4);
 
 struct World {
     device: Device,
@@ -64,6 +74,9 @@ impl World {
                 reads: 0,
                 bytes_by_second: Vec::new(),
                 bytes_by_unit: vec![0; units],
+                asked: vec![Time::ZERO; units],
+                slow_reads: 0,
+                due: Time::NEVER,
             };
             for unit in 0..units {
                 let mut space = world.pool.space(id, &mut world.device, Time::ZERO);
@@ -97,8 +110,9 @@ impl World {
         match self.loads[at].work {
             Work::Idle => {}
             Work::Write => self.append(at, unit),
-            Work::Read => {
-                let Load { id, blocks, reads, .. } = &mut self.loads[at];
+            Work::Read | Work::ReadNowAndThen => {
+                let Load { id, blocks, reads, asked, .. } = &mut self.loads[at];
+                asked[unit] = self.now;
                 let (block, _) = blocks[unit];
                 // Never the page that is in the die's register still.
                 *reads = (*reads + 5) % 16;
@@ -141,7 +155,8 @@ impl World {
         let unit_bytes = u64::from(capabilities.program_unit_pages) * PAGE_BYTES;
         loop {
             // What a driver does: sleep until the earlier of both.
-            let next = self.device.next_event().min(self.pool.deadline());
+            let due = self.loads.iter().map(|load| load.due).min().expect("there are loads");
+            let next = self.device.next_event().min(self.pool.deadline()).min(due);
             if next > until {
                 break;
             }
@@ -158,11 +173,21 @@ impl World {
                 let (at, unit) = ((token >> 32) as usize, (token >> 8 & 0xffff) as usize);
                 let bytes = if token & 1 == 1 { unit_bytes } else { 4096 };
                 let load = &mut self.loads[at];
+                load.slow_reads += u64::from(token & 1 == 0 && self.now.since(load.asked[unit]) > SLOW);
                 let second = ((self.now.0 - start.0) / SECOND_NS) as usize;
                 load.bytes_by_second.resize(load.bytes_by_second.len().max(second + 1), 0);
                 load.bytes_by_second[second] += bytes;
                 load.bytes_by_unit[unit] += bytes;
-                self.next(at, unit);
+                match self.loads[at].work {
+                    Work::ReadNowAndThen => self.loads[at].due = self.now + Span::from_millis(1),
+                    _ => self.next(at, unit),
+                }
+            }
+            for at in 0..self.loads.len() {
+                if self.loads[at].due <= self.now {
+                    self.loads[at].due = Time::NEVER;
+                    self.next(at, 0);
+                }
             }
         }
         self.now = until;
@@ -226,6 +251,44 @@ fn a_writer_and_a_reader_share_the_time_of_a_die() {
         println!("{name}: the reader had {read_ns} ns, the writer {write_ns} ns");
         assert_near(read_ns, write_ns, 3);
     }
+}
+
+/// Reads of one vSSD, one each millisecond, that take longer than a program beside two writers of other ones, for each erase block's worth
+/// that is written, in thousandths.
+fn slow_reads_beside_a_writer(suspend: bool) -> u64 {
+    let mut profile = Profile::named("tlc").unwrap();
+    profile.geometry = Profile::named("tiny").unwrap().geometry;
+    profile.geometry.pages_per_block = 8 * u32::from(profile.cell.bits_per_cell);
+    profile.geometry.oob_size_bytes = 128;
+    profile.die.suspend = suspend;
+    let mut world = World::of_profile(&profile, 0, &[weight(100); 3]);
+    world.start(1, Work::Write, 4);
+    world.start(2, Work::Write, 4);
+    world.start(0, Work::ReadNowAndThen, 1);
+    let bytes = world.minute();
+    let block_bytes =
+        u64::from(profile.geometry.pages_per_block) * u64::from(profile.geometry.planes_per_die) * PAGE_BYTES;
+    let erases = (bytes[1] + bytes[2]) / block_bytes;
+    let slow_reads = world.loads[0].slow_reads;
+    println!("suspend {suspend}: {slow_reads} of {} reads are slow, {erases} erases", bytes[0] / 4096);
+    slow_reads * 1000 / erases
+}
+
+/// Goal: where a die can stop an erase for a read, reads do not wait for erases, although writes wait for them. Method: a writer that frees
+/// each block when it is full, against the same die without that.
+#[test]
+fn reads_do_not_wait_for_erases_that_can_stop() {
+    let (without, with) = (slow_reads_beside_a_writer(false), slow_reads_beside_a_writer(true));
+    assert!(without > 100, "{without} reads wait in a thousand erases");
+    assert!(with < 10, "{with} reads wait in a thousand erases");
+}
+
+#[test]
+fn programs_behind_erases_are_noticed() {
+    diecut_testing::planted::is_noticed(
+        "vssd: programs go behind erases",
+        reads_do_not_wait_for_erases_that_can_stop,
+    );
 }
 
 #[test]

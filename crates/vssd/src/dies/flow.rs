@@ -2,8 +2,12 @@
 
 use crate::VssdId;
 use crate::dies::history::History;
+use crate::dies::ops::Kind;
+use crate::dies::settings::QueueSettings;
 use crate::dies::share::Share;
+use crate::space::IoClass;
 use diecut_spec::Isolation;
+use diecut_units::mutant;
 use std::collections::VecDeque;
 
 /// What waits at one die for one vSSD, or for all un-isolated ones.
@@ -39,6 +43,8 @@ pub(crate) struct DieQueue {
     pub in_flight: u16,
     /// Programs and erases among them.
     pub programs: u16,
+    /// Erases among these.
+    pub erases: u16,
     /// Operations of copies for wear: served when nobody else is, or was long enough.
     pub background: VecDeque<u32>,
     /// How often others were served while one waited.
@@ -47,7 +53,53 @@ pub(crate) struct DieQueue {
     pub history: History,
 }
 
+/// What a die takes. Where reads interrupt erases, only reads that hosts wait for go behind one: a program would gain nothing, and reads that
+/// come behind it would wait for the whole erase; reads of the cleaner would put the erase off, for which writers wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// Programs and erases.
+    pub writes: bool,
+    /// Reads that no host waits for.
+    pub all_reads: bool,
+}
+
+impl Room {
+    /// Whether there is room for a command.
+    #[inline]
+    pub fn takes(self, kind: Kind, class: IoClass) -> bool {
+        match kind {
+            Kind::Read => self.all_reads || class == IoClass::HostRead,
+            Kind::CopyRead => self.all_reads,
+            _ => self.writes,
+        }
+    }
+}
+
 impl DieQueue {
+    /// What the medium may have now.
+    #[inline]
+    pub fn room(&self, settings: &QueueSettings) -> Room {
+        let is_erasing = self.erases > 0 && settings.suspends && !mutant!("vssd: programs go behind erases");
+        Room { writes: self.programs < settings.program_window && !is_erasing, all_reads: !is_erasing }
+    }
+
+    /// The medium gets a command.
+    #[inline]
+    pub fn begin(&mut self, kind: Kind) {
+        self.in_flight += 1;
+        self.programs += u16::from(!kind.only_reads());
+        self.erases += u16::from(kind.erases());
+    }
+
+    /// A command is over.
+    #[inline]
+    pub fn end(&mut self, kind: Kind) {
+        debug_assert!(self.in_flight > 0, "what comes back was under way (I-V1)");
+        self.in_flight -= 1;
+        self.programs -= u16::from(!kind.only_reads());
+        self.erases -= u16::from(kind.erases());
+    }
+
     /// Whether nothing waits at the die and nothing is under way on it.
     pub fn is_quiet(&self) -> bool {
         let empty = |flow: &Flow| flow.queued == 0 && flow.parked.is_empty();

@@ -210,9 +210,7 @@ impl DieQueues {
         let size = self.settings.size_of(&op);
         let die = &mut self.dies[number];
         self.delays.answered(&mut die.history, &op, number as u32, size, now);
-        debug_assert!(die.in_flight > 0, "what comes back was under way (I-V1)");
-        die.in_flight -= 1;
-        die.programs -= u16::from(!op.kind.only_reads());
+        die.end(op.kind);
         op
     }
 
@@ -248,11 +246,11 @@ impl DieQueues {
 
     /// Whether an operation that comes now would be the only one that waits at a die, and goes on at once.
     #[inline]
-    fn passes(&self, die: usize, flow: usize, kind: Kind) -> bool {
+    fn passes(&self, die: usize, flow: usize, kind: Kind, class: IoClass) -> bool {
         let die = &self.dies[die];
         die.queued == 0
             && die.in_flight < self.settings.die_window
-            && (kind == Kind::Read || die.programs < self.settings.program_window)
+            && die.room(&self.settings).takes(kind, class)
             && !die.flows[flow].is_limited
     }
 
@@ -278,7 +276,7 @@ impl DieQueues {
         op.queued = now;
         op.begun = now;
         let (die, place) = (self.die_of(op.block), usize::from(flow));
-        if self.passes(die, place, op.kind) {
+        if self.passes(die, place, op.kind, op.class) {
             let turn = self.only_turn(die, place);
             self.charge(&turn, op.kind, self.settings.pages_of(&op));
             let at = self.ops.add(op);
@@ -298,8 +296,8 @@ impl DieQueues {
         now: Time,
     ) {
         let op = self.ops.get(at);
-        let (kind, die, place) = (op.kind, self.die_of(op.block), usize::from(flow));
-        if self.passes(die, place, kind) {
+        let (kind, class, die, place) = (op.kind, op.class, self.die_of(op.block), usize::from(flow));
+        if self.passes(die, place, kind, class) {
             let turn = self.only_turn(die, place);
             return self.hand_over(turn, at, operation, media, now);
         }
@@ -505,9 +503,8 @@ impl DieQueues {
         let cost_ns = if mutant!("vssd: time of a die costs nothing") { 0 } else { cost_ns };
         let weight = if mutant!("vssd: weights inverted") { 10_000 / own.weight } else { own.weight };
         own.used = start + cost_ns * 100 / weight;
-        die.in_flight += 1;
+        die.begin(kind);
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
-        die.programs += u16::from(kind != Kind::Read);
         debug_assert!(
             die.programs <= self.settings.program_window.max(1),
             "a die has no more programs than its window for them (I-V14)"
@@ -536,19 +533,18 @@ impl DieQueues {
     fn background_is_due(&self, number: usize) -> bool {
         let die = &self.dies[number];
         let Some(&at) = die.background.front() else { return false };
-        let reads = self.ops.get(at).kind.only_reads();
-        die.passed >= PATIENCE[4] && (reads || die.programs < self.settings.program_window)
+        let op = self.ops.get(at);
+        die.passed >= PATIENCE[4] && die.room(&self.settings).takes(op.kind, op.class)
     }
 
     fn serve_background<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
         let die = &mut self.dies[number];
         let at = die.background.pop_front().expect("I-V1: an operation waits in one place");
         die.passed = 0;
-        die.in_flight += 1;
-        assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         let op = self.ops.get_mut(at);
         op.begun = now;
-        die.programs += u16::from(!op.kind.only_reads());
+        die.begin(op.kind);
+        assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         let operation = self.ops.take(at);
         media.submit(Command { token: token_of(at), operation }, now);
     }
@@ -557,7 +553,7 @@ impl DieQueues {
     fn choose(&mut self, number: usize, now: Time) -> Option<(u64, usize, usize)> {
         let DieQueues { dies, ops, sharers, throttled, settings, limits_met, .. } = self;
         let die = &mut dies[number];
-        let full = die.programs >= settings.program_window;
+        let room = die.room(settings);
         let op_of = |at: &u32| ops.get(*at);
         let mut best: Option<((Standing, u64), usize, usize)> = None;
         for (at, flow) in die.flows.iter_mut().enumerate() {
@@ -584,7 +580,7 @@ impl DieQueues {
             }
             let fits = |at: &u32| {
                 let op = op_of(at);
-                (!full || op.kind == Kind::Read) && (standing != Standing::Blocked || op.bytes == 0)
+                room.takes(op.kind, op.class) && (standing != Standing::Blocked || op.bytes == 0)
             };
             let ready = |class: usize| flow.classes[class].front().is_some_and(fits);
             let impatient = (0..5).find(|&class| flow.skipped[class] >= PATIENCE[class] && ready(class));

@@ -25,6 +25,9 @@ impl Kind {
     pub fn is_of_nobody(self) -> bool {
         self.is_of_copy() || self == Kind::PurgeErase
     }
+    pub fn erases(self) -> bool {
+        matches!(self, Kind::Erase | Kind::CopyErase | Kind::PurgeErase)
+    }
     pub fn only_reads(self) -> bool {
         matches!(self, Kind::Read | Kind::CopyRead)
     }

@@ -18,6 +18,8 @@ pub(crate) struct QueueSettings {
     pub blocks_per_die: u32,
     ius_per_page: u32,
     pub program_unit_pages: u32,
+    /// Reads interrupt erases.
+    pub suspends: bool,
 }
 
 impl QueueSettings {
@@ -32,6 +34,7 @@ impl QueueSettings {
             blocks_per_die: media.geometry().erase_blocks_per_die(),
             ius_per_page: media.geometry().ius_per_page(),
             program_unit_pages: media.capabilities().program_unit_pages,
+            suspends: media.capabilities().suspends,
         }
     }
 
