@@ -25,6 +25,7 @@ use victim::Victim;
 const RESERVE_LEAST: u32 = 3;
 
 /// What the cleaner is at.
+#[derive(Default)]
 pub(crate) struct Cleaner {
     /// Where it cleans.
     group: ReclaimGroup,
@@ -45,17 +46,7 @@ pub(crate) struct Cleaner {
 impl Cleaner {
     /// The cleaner of a group.
     pub fn new(group: ReclaimGroup) -> Cleaner {
-        Cleaner {
-            group,
-            victims: VecDeque::new(),
-            copies: Copies::default(),
-            patience: Patience::default(),
-            renewed: Vec::new(),
-            is_unfinished: false,
-            still: Vec::new(),
-            live: Vec::new(),
-            entries: Vec::new(),
-        }
+        Cleaner { group, ..Cleaner::default() }
     }
 
     /// Free segments of the group.
