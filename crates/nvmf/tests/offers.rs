@@ -2,7 +2,7 @@
 //! Identify and log pages name is compared with what commands are answered.
 
 mod world;
-use diecut_namespace::contract::{ChunkProperties, ChunkShape, ZoneProperties};
+use diecut_namespace::contract::{ChunkProperties, ChunkShape};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, NSFEAT_THIN, OACS_FORMAT_NVM, cns};
 use diecut_nvme::log_page::{CommandEffects, lid};
@@ -15,16 +15,6 @@ use zerocopy::FromBytes;
 
 const SHAPE: ChunkShape =
     ChunkShape { groups: 2, units: 2, chunks: 3, unit_ius: 4, rows: 2, unsafe_units: 1 };
-const ZONES: ZoneProperties = ZoneProperties {
-    size_lbas_log2: 4,
-    capacity_lbas: 12,
-    active_max: 2,
-    open_max: 2,
-    random_lbas: 0,
-    commit_lbas: 1,
-    write_lbas_min: 1,
-    extension_size_bytes: 0,
-};
 
 fn plain() -> NamespaceConfig {
     namespace(7, LBAS)

@@ -226,18 +226,8 @@ fn a_copy_is_a_write() {
 #[test]
 fn zones_of_all_namespaces_are_reset() {
     let mut world = World::new(13);
-    let zones = ZoneProperties {
-        size_lbas_log2: 4,
-        capacity_lbas: 12,
-        active_max: 2,
-        open_max: 2,
-        random_lbas: 0,
-        commit_lbas: 1,
-        write_lbas_min: 1,
-        extension_size_bytes: 0,
-    };
     configure(&mut world, |config| {
-        config.namespaces.get_mut(&1).unwrap().properties.zones = Some(zones);
+        config.namespaces.get_mut(&1).unwrap().properties.zones = Some(ZONES);
         let second = config.namespaces[&1].clone();
         config.namespaces.insert(2, NamespaceConfig { namespace: NamespaceId(8), ..second });
     });

@@ -2,7 +2,7 @@
 //! one; zones change by hand.
 
 mod world;
-use diecut_namespace::contract::{CHANGED_ZONES_MAX, ChangedZones, ZoneProperties};
+use diecut_namespace::contract::{CHANGED_ZONES_MAX, ChangedZones};
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::feature::fid;
 use diecut_nvme::tcp::Digests;
@@ -15,16 +15,6 @@ use zerocopy::FromBytes;
 /// NSIDs of a namespace with zones of 16 logical blocks, and of one without.
 const ZONED: u32 = 7;
 const PLAIN: u32 = 1;
-const ZONES: ZoneProperties = ZoneProperties {
-    size_lbas_log2: 4,
-    capacity_lbas: 12,
-    active_max: 2,
-    open_max: 2,
-    random_lbas: 0,
-    commit_lbas: 1,
-    write_lbas_min: 1,
-    extension_size_bytes: 0,
-};
 
 fn world_with_zones() -> World {
     let mut world = World::new(1);

@@ -36,30 +36,21 @@ pub(crate) struct Write {
     promised: Option<u64>,
 }
 
+impl Write {
+    /// One that was not begun.
+    fn new(first: u64, payload: Payload, target: PlacementTarget, is_copied: bool) -> Write {
+        Write { first, payload, target, stream: None, done: 0, is_copied, promised: None }
+    }
+}
+
 impl Change {
     pub fn write(first: u64, payload: Payload, target: PlacementTarget) -> Change {
-        Change::Write(Write {
-            first,
-            payload,
-            target,
-            stream: None,
-            done: 0,
-            is_copied: false,
-            promised: None,
-        })
+        Change::Write(Write::new(first, payload, target, false))
     }
 
     /// A write of what a copy has read.
     pub fn copied(first: u64, payload: Payload, target: PlacementTarget) -> Change {
-        Change::Write(Write {
-            first,
-            payload,
-            target,
-            stream: None,
-            done: 0,
-            is_copied: true,
-            promised: None,
-        })
+        Change::Write(Write::new(first, payload, target, true))
     }
 
     /// Where it goes; what is no data goes with that of the first handle.

@@ -15,6 +15,18 @@ use diecut_units::{Buffer, Time};
 use std::collections::BTreeMap;
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Zones of 16 logical blocks, of which 12 can be written; two may be active.
+pub const ZONES: ZoneProperties = ZoneProperties {
+    size_lbas_log2: 4,
+    capacity_lbas: 12,
+    active_max: 2,
+    open_max: 2,
+    random_lbas: 0,
+    commit_lbas: 1,
+    write_lbas_min: 1,
+    extension_size_bytes: 0,
+};
+
 pub const SUBSYSTEM: &str = "nqn.2026-11.example:tenant-a";
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:host-1";
 pub const LBA: usize = diecut_testing::target::LBA_SIZE_BYTES;
