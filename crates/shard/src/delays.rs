@@ -6,6 +6,7 @@
 //!
 //! Not known here: names. They are looked up when somebody asks (`latency_report`).
 
+use crate::stalls::Stalls;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Finished, Stamps};
 use diecut_nvme::opcode::io as opcode;
@@ -85,25 +86,35 @@ pub(crate) fn cause_of(share: &BusyShare, own: VssdId) -> Cause {
     }
 }
 
-/// Where the time of a command went: its stamps, and what is known of its last operation on flash. The parts add up.
-fn split(record: &mut Record, explain: impl FnOnce(&SlowOperation) -> DieDelay) {
-    let Stamps { arrived, admitted } = record.stamps;
-    let (done, mut parts) = (record.done, Parts::default());
-    let submitted = record.facts.map_or(arrived, |facts| facts.submitted.max(arrived).min(admitted));
+/// Where the time of a command went: its stamps, and what is known of its last operation on flash. The parts add up. Times in which the
+/// shard was late are `Server`; `clock` stands still in them, and by it everything else is told.
+fn split(
+    record: &mut Record,
+    clock: &dyn Fn(Time) -> Time,
+    explain: impl FnOnce(&SlowOperation) -> DieDelay,
+) {
+    let mut parts = Parts::default();
+    let true_stamps = record.stamps;
+    let submitted = record.facts.map_or(true_stamps.arrived, |facts| facts.submitted);
+    let (arrived, admitted) = (clock(true_stamps.arrived), clock(true_stamps.admitted));
+    let (submitted, done) = (clock(submitted).max(arrived).min(admitted), clock(record.done));
+    parts.add(Cause::Server, Span(record.took().0 - done.since(arrived).0));
     parts.add(Cause::Network, submitted.since(arrived));
     parts.add(Cause::Admission, admitted.since(submitted));
     let is_flush = record.facts.is_some_and(|facts| facts.opcode == opcode::FLUSH);
     let store = if is_flush { Cause::Flush } else { Cause::Store };
-    let Some(operation) = record.operation.filter(|one| one.done > admitted && one.done <= done) else {
+    let is_of_command = |one: &SlowOperation| one.done > true_stamps.admitted && one.done <= record.done;
+    let Some(operation) = record.operation.filter(is_of_command) else {
         parts.add(store, done.since(admitted));
         record.parts = parts;
         return;
     };
     // What was done at the die before the command came to it is not its time.
     let of_command = SlowOperation {
-        queued: operation.queued.max(admitted),
-        begun: operation.begun.max(admitted),
-        alone: operation.alone.max(admitted),
+        queued: clock(operation.queued).max(admitted),
+        begun: clock(operation.begun).max(admitted),
+        alone: clock(operation.alone).max(admitted),
+        done: clock(operation.done),
         ..operation
     };
     let delay = explain(&of_command);
@@ -115,7 +126,7 @@ fn split(record: &mut Record, explain: impl FnOnce(&SlowOperation) -> DieDelay) 
     parts.add(Cause::Medium, delay.own);
     parts.add(Cause::SlowMedium, delay.slow);
     parts.add(Cause::Unknown, delay.unknown);
-    parts.add(Cause::Answer, done.since(operation.done));
+    parts.add(Cause::Answer, done.since(of_command.done));
     record.delay = Some(delay);
     record.parts = parts;
 }
@@ -169,6 +180,8 @@ pub(crate) struct Delays {
     /// What is left of the bound, and since when.
     budget: u32,
     budget_at: Time,
+    /// When the shard was late.
+    pub stalls: Stalls,
     /// When it was last asked for anything.
     pub now: Time,
 }
@@ -184,6 +197,7 @@ impl Delays {
             matrix: BTreeMap::new(),
             budget: BUDGET_MAX,
             budget_at: Time::ZERO,
+            stalls: Stalls::new(),
             now: Time::ZERO,
         }
     }
@@ -238,7 +252,8 @@ impl Delays {
             delay: None,
             neighbours: [None; NEIGHBOURS_MAX],
         };
-        split(&mut record, |operation| dies.explain(operation));
+        let clock = |time| self.stalls.without(time);
+        split(&mut record, &clock, |operation| dies.explain(operation, &clock));
         assert_eq!(record.parts.sum(), record.took(), "I-S30: the parts of a command's time add up");
         if let Some(operation) = &record.operation {
             let around = dies.stretches(operation.die);
@@ -251,11 +266,21 @@ impl Delays {
         );
         self.count(&record);
         if self.commands.len() == COMMANDS_MAX {
-            self.commands.pop_front();
+            self.make_place();
         }
         assert!(self.commands.len() < COMMANDS_MAX, "I-S30: the ring is bounded");
         self.commands.push_back(record);
         self.commands.back()
+    }
+
+    /// Forgets the oldest command of the namespace that has most: one that is flooded must not drive out what is known of the others.
+    fn make_place(&mut self) {
+        let mut counts: BTreeMap<NamespaceId, usize> = BTreeMap::new();
+        self.commands.iter().for_each(|record| *counts.entry(record.namespace).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(namespace, _)| namespace);
+        if let Some(at) = self.commands.iter().position(|record| Some(record.namespace) == most) {
+            self.commands.remove(at);
+        }
     }
 
     fn count(&mut self, record: &Record) {
@@ -334,7 +359,7 @@ mod test {
     fn stamps_alone_tell_network_admission_and_the_rest() {
         for (opcode, rest) in [(opcode::WRITE, Cause::Store), (opcode::FLUSH, Cause::Flush)] {
             let mut record = record(100, 700, 1000, Some(facts(opcode, 100, 300)));
-            split(&mut record, |_| unreachable!("there is no operation"));
+            split(&mut record, &|time| time, |_| unreachable!("there is no operation"));
             let parts = record.parts;
             assert_eq!(parts.of(Cause::Network), Span(200));
             assert_eq!(parts.of(Cause::Admission), Span(400));
@@ -342,6 +367,24 @@ mod test {
             assert_eq!(parts.sum(), record.took());
             assert_eq!(parts.dominant(), Cause::Admission);
         }
+    }
+
+    /// Goal: a namespace that is flooded does not drive out what is known of a quiet one. Method: one slow command of the quiet one, then many.
+    #[test]
+    fn a_flooded_namespace_forgets_its_own() {
+        let mut delays = Delays::new(Span(10));
+        let of = |namespace, done| Record { namespace: NamespaceId(namespace), ..record(0, 0, done, None) };
+        delays.commands.push_back(of(7, 1));
+        for done in 2..1000 {
+            if delays.commands.len() == COMMANDS_MAX {
+                delays.make_place();
+            }
+            delays.commands.push_back(of(8, done));
+        }
+        assert_eq!(delays.commands.len(), COMMANDS_MAX);
+        assert_eq!(delays.commands.front().map(|one| one.namespace), Some(NamespaceId(7)));
+        assert_eq!(delays.commands.back().map(|one| one.done), Some(Time(999)), "the latest are kept");
+        assert_eq!(delays.commands.get(1).map(|one| one.done), Some(Time(1001 - COMMANDS_MAX as u64)));
     }
 
     /// Goal: a flood of slow commands is counted, and only a bounded number looked into; time brings more.

@@ -97,6 +97,7 @@ mod sanitize;
 mod seat;
 mod session;
 mod shard;
+mod stalls;
 mod status;
 mod step;
 mod steps;

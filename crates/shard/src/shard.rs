@@ -420,8 +420,10 @@ impl<M: Divide> Drive for Shard<M> {
             remains::checked(&mut self.here, &mut self.opening);
             return self.here.hand_out(now, actions);
         }
+        self.here.plane.delays.stalls.begin_work(now);
         self.here.plane.tick(now);
         let mut budget = self.here.plane.admission.round_cost(now);
+        let mut due = now;
         for round in 0..ROUNDS_MAX {
             let plane = &mut self.here.plane;
             if round == 0 && plane.nvme.target.has_work() {
@@ -443,11 +445,12 @@ impl<M: Divide> Drive for Shard<M> {
             self.administer(now, actions);
             self.here.hand_out(now, actions);
             self.here.plane.send_answers(now);
-            let goes_on = budget > 0 || self.here.plane.flash.deadline() <= now;
-            if !goes_on || self.deadline() > now {
-                return;
+            due = if budget > 0 { self.deadline() } else { self.here.plane.flash.deadline() };
+            if due > now || self.deadline() > now {
+                break;
             }
         }
+        self.here.plane.delays.stalls.end_work(due, now);
     }
 
     fn deadline(&self) -> Time {

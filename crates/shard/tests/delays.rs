@@ -185,6 +185,45 @@ fn beside_a_writer() {
     assert!(causes.contains(&Cause::DieNeighbour), "{causes:?}");
 }
 
+/// Goal: what is under way while the server does not run says so, and neither the flash nor a neighbour is blamed. Method: reads of one tenant
+/// beside writes of the other, and the server stands still for 50 ms while they are at the dies.
+fn under_a_late_server() {
+    let mut rig = Rig::new(Span::from_millis(20));
+    for lba in 0..512 {
+        for namespace in [1, 2] {
+            rig.write(namespace, lba);
+        }
+        rig.settle();
+    }
+    for round in 0..20u64 {
+        (0..64).for_each(|lba| {
+            rig.write(2, (round * 64 + lba) * 7 % 512);
+        });
+        let reads: Vec<u64> = (0..8).map(|at| rig.read(1, (round * 8 + at) * 13 % 512)).collect();
+        rig.shard.work(rig.now, &mut rig.actions);
+        rig.now += Span::from_millis(50);
+        rig.settle();
+        assert!(reads.iter().any(|read| rig.took[read] >= Span::from_millis(50)));
+    }
+    let report = rig.latency();
+    assert!(report.explained > 20, "{report:#?}");
+    let all: u64 = report.causes.iter().map(|one| one.total_us).sum();
+    let of_server = report.causes.iter().filter(|one| one.cause == Cause::Server);
+    let of_server: u64 = of_server.map(|one| one.total_us).sum();
+    assert!(of_server * 4 > all * 3, "{of_server} of {all} us: {:#?}", report.causes);
+    let blamed: u64 = report.matrix.iter().map(|one| one.total_us()).sum();
+    assert!(blamed * 5 < all, "{blamed} of {all} us: {:#?}", report.matrix);
+    for one in &report.commands {
+        let server = one.parts.iter().find(|part| part.cause == Cause::Server);
+        assert!(server.is_some_and(|part| (45_000..=50_000).contains(&part.us)), "{one:#?}");
+    }
+}
+
+#[test]
+fn a_late_server_blames_nobody_else() {
+    under_a_late_server();
+}
+
 /// Goal: a server whose commands are all fast enough says nothing, and asks no die. Method: the same load below a high threshold.
 #[test]
 fn nothing_is_said_of_fast_commands() {
@@ -209,5 +248,6 @@ fn planted_bugs_are_noticed() {
     diecut_testing::planted::all_are_noticed(&[
         ("vssd: a busy die is always one's own fault", beside_a_writer),
         ("shard: what a command waited for is not noted", beside_a_writer),
+        ("shard: flash is blamed for a late server", under_a_late_server),
     ]);
 }

@@ -34,11 +34,13 @@ pub enum Cause {
     Answer,
     /// It waited longer than its die remembers.
     Unknown,
+    /// The server did not run, or did something else for a millisecond and more.
+    Server,
 }
 
 impl Cause {
     /// All of them, in the order in which a command meets them.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 15] = [
         Cause::Network,
         Cause::Admission,
         Cause::Store,
@@ -53,6 +55,7 @@ impl Cause {
         Cause::SlowMedium,
         Cause::Answer,
         Cause::Unknown,
+        Cause::Server,
     ];
 
     /// Its place in [`Cause::ALL`].
@@ -77,6 +80,7 @@ impl Cause {
             Cause::SlowMedium => "slow medium",
             Cause::Answer => "answer",
             Cause::Unknown => "unknown",
+            Cause::Server => "server late",
         }
     }
 }
@@ -96,7 +100,7 @@ mod test {
         assert_eq!(
             spelled.join(" "),
             "\"network\" \"admission\" \"store\" \"flush\" \"held\" \"die_own\" \"die_cleaner\" \"die_neighbour\" \
-             \"die_migration\" \"bus\" \"medium\" \"slow_medium\" \"answer\" \"unknown\""
+             \"die_migration\" \"bus\" \"medium\" \"slow_medium\" \"answer\" \"unknown\" \"server\""
         );
     }
 }

@@ -82,6 +82,13 @@ impl Default for History {
     }
 }
 
+impl DieStretch {
+    /// The same by another clock.
+    fn by(&self, clock: &dyn Fn(Time) -> Time) -> DieStretch {
+        DieStretch { from: clock(self.from), until: clock(self.until), ..*self }
+    }
+}
+
 impl History {
     /// The die answered an operation that the medium had since `begun`. Says since when the die did nothing else.
     #[inline(always)]
@@ -235,23 +242,24 @@ impl Scale {
         }
     }
 
-    /// Where the time of an operation went. `others` are the other dies of its channel.
+    /// Where the time of an operation went, which is told by `clock`. `others` are the other dies of its channel.
     pub fn explain<'a>(
         &self,
         slow: &SlowOperation,
         own: &History,
         others: impl Iterator<Item = &'a History>,
+        clock: &dyn Fn(Time) -> Time,
     ) -> DieDelay {
         let mut delay = DieDelay::NONE;
-        self.explain_wait(slow, own, &mut delay);
+        self.explain_wait(slow, own, clock, &mut delay);
         let (array_ns, transfer_ns) = self.own_ns(slow);
         let service = slow.done.since(slow.alone).0;
         let own_ns = service.min(array_ns + transfer_ns);
         let mut left = service - own_ns;
         delay.own = Span(own_ns);
-        for stretch in others.flat_map(History::latest_first) {
+        for stretch in others.flat_map(History::latest_first).map(|stretch| stretch.by(clock)) {
             let length = stretch.until.since(stretch.from).0.max(1);
-            let inside = overlap(stretch, slow.alone, slow.done).0;
+            let inside = overlap(&stretch, slow.alone, slow.done).0;
             let bus_ns = u128::from(stretch.ius) * u128::from(self.costs.iu_transfer_ns) * u128::from(inside)
                 / u128::from(length);
             let bus_ns = left.min(inside).min(bus_ns as u64);
@@ -266,7 +274,13 @@ impl Scale {
     }
 
     /// What was done at the die while an operation waited there.
-    fn explain_wait(&self, slow: &SlowOperation, own: &History, delay: &mut DieDelay) {
+    fn explain_wait(
+        &self,
+        slow: &SlowOperation,
+        own: &History,
+        clock: &dyn Fn(Time) -> Time,
+        delay: &mut DieDelay,
+    ) {
         // Time before this is not told yet.
         let mut told = slow.alone;
         let add_gap = |delay: &mut DieDelay, from: Time, until: Time| {
@@ -275,7 +289,7 @@ impl Scale {
             delay.held = Span(delay.held.0 + held);
             delay.slow = Span(delay.slow.0 + until.since(from).0 - held);
         };
-        for stretch in own.latest_first() {
+        for stretch in own.latest_first().map(|stretch| stretch.by(clock)) {
             if told <= slow.queued {
                 break;
             }
@@ -285,7 +299,7 @@ impl Scale {
             if stretch.until < told {
                 add_gap(delay, stretch.until.max(slow.queued), told);
             }
-            let time = overlap(stretch, slow.queued, told);
+            let time = overlap(&stretch, slow.queued, told);
             if time > Span::ZERO {
                 let (mut work, operations) = (stretch.work, stretch.operations);
                 if mutant!("vssd: a busy die is always one's own fault") {
@@ -383,12 +397,13 @@ impl DieTimesView<'_> {
         self.delays.slow.clear();
     }
 
-    /// Where the time of an operation went; to be asked soon after its answer.
-    pub fn explain(&self, slow: &SlowOperation) -> DieDelay {
+    /// Where the time of an operation went; to be asked soon after its answer. `clock` tells the time by which that is counted: one that
+    /// stands still while nobody looked at the dies lays it at no die's door. The times of `slow` are told by it, too.
+    pub fn explain(&self, slow: &SlowOperation, clock: &dyn Fn(Time) -> Time) -> DieDelay {
         let first = slow.die - slow.die % self.dies_per_channel;
         let channel = first..first + self.dies_per_channel;
         let others = channel.filter(|die| *die != slow.die).map(|die| &self.dies[die as usize].history);
-        self.scale.explain(slow, &self.dies[slow.die as usize].history, others)
+        self.scale.explain(slow, &self.dies[slow.die as usize].history, others, clock)
     }
 
     /// What a die did lately, the latest first.
@@ -403,6 +418,7 @@ mod test {
 
     const COSTS: DieTimes =
         DieTimes { read_page_ns: 100, program_unit_ns: 1000, erase_ns: 3000, iu_transfer_ns: 50 };
+    const TRUE: fn(Time) -> Time = |time| time;
     const SCALE: Scale = Scale { costs: COSTS, program_unit_pages: 4 };
 
     fn work(owner: u32, class: IoClass, kind: WorkKind) -> DieWork {
@@ -438,7 +454,7 @@ mod test {
         let alone = die.add(work(9, IoClass::HostRead, WorkKind::Read), 1, Time(5200), Time(5380));
         assert_eq!(alone, Time(5200));
         let slow = read_of(9, 2000, 5200, alone, 5380);
-        let delay = SCALE.explain(&slow, &die, std::iter::empty());
+        let delay = SCALE.explain(&slow, &die, std::iter::empty(), &TRUE);
         let shares: Vec<(u32, WorkKind, u64)> =
             delay.shares().map(|share| (share.work.owner.0, share.work.kind, share.time.0)).collect();
         assert_eq!(shares, [(8, WorkKind::Program, 1000), (7, WorkKind::Erase, 2000)]);
@@ -452,7 +468,7 @@ mod test {
         let (mut die, mut other) = (History::default(), History::default());
         other.add(work(5, IoClass::HostRead, WorkKind::Read), 4, Time(0), Time(400));
         let alone = die.add(work(9, IoClass::HostRead, WorkKind::Read), 1, Time(0), Time(450));
-        let delay = SCALE.explain(&read_of(9, 0, 0, alone, 450), &die, std::iter::once(&other));
+        let delay = SCALE.explain(&read_of(9, 0, 0, alone, 450), &die, std::iter::once(&other), &TRUE);
         let bus: Vec<_> = delay.shares().copied().collect();
         assert_eq!(bus.len(), 1);
         assert_eq!((bus[0].place, bus[0].work.owner, bus[0].time), (Where::Bus, VssdId(5), Span(200)));
@@ -473,7 +489,7 @@ mod test {
             size: WorkSize { pages: 4, ius: 4 },
             ..read_of(9, 50, 100, alone, 1650)
         };
-        let delay = SCALE.explain(&slow, &die, std::iter::empty());
+        let delay = SCALE.explain(&slow, &die, std::iter::empty(), &TRUE);
         assert_eq!((delay.held.0, delay.own.0, delay.slow.0, delay.unknown.0), (50, 1200, 200, 0));
         assert_eq!(parts_ns(&delay), 1600);
     }
@@ -491,7 +507,7 @@ mod test {
             );
         }
         let alone = die.add(work(9, IoClass::HostRead, WorkKind::Read), 1, Time(4000), Time(4150));
-        let delay = SCALE.explain(&read_of(9, 0, 4000, alone, 4150), &die, std::iter::empty());
+        let delay = SCALE.explain(&read_of(9, 0, 4000, alone, 4150), &die, std::iter::empty(), &TRUE);
         assert_eq!(delay.unknown.0, 4000 - 15 * 100);
         assert_eq!(parts_ns(&delay), 4150);
         // Of one kind in a row it remembers all.
@@ -500,7 +516,7 @@ mod test {
             die.add(work(3, IoClass::HostRead, WorkKind::Read), 1, Time(0), Time((turn + 1) * 100));
         }
         let alone = die.add(work(9, IoClass::HostRead, WorkKind::Read), 1, Time(4000), Time(4150));
-        let delay = SCALE.explain(&read_of(9, 0, 4000, alone, 4150), &die, std::iter::empty());
+        let delay = SCALE.explain(&read_of(9, 0, 4000, alone, 4150), &die, std::iter::empty(), &TRUE);
         assert_eq!((delay.unknown.0, parts_ns(&delay)), (0, 4150));
         let share = delay.shares().next().expect("it waited");
         assert_eq!((share.work.owner, share.operations, share.time.0), (VssdId(3), 40, 4000));
