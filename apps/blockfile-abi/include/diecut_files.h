@@ -57,6 +57,8 @@ typedef struct diecut_files_statistics {
     uint64_t appended_bytes;
     /* Of those, copies of the cleaner. */
     uint64_t cleaned_bytes;
+    /* Of those, what the device copied by itself: it did not come into this process. */
+    uint64_t cleaned_inside_bytes;
     uint64_t checkpoints;
     uint64_t freed_blocks;
     /* What files need now, and the most that they may. */

@@ -138,9 +138,10 @@ class Store {
     if (diecut_files_get_statistics(files_, &known) != DIECUT_FILES_OK) return;
     const double written = known.written_bytes / 1e6, appended = known.appended_bytes / 1e6;
     fprintf(stderr,
-            "diecut: %s wrote %.1f MB, erase blocks took %.1f MB: write amplification %.3f (cleaner %.1f MB, %llu "
-            "checkpoints, the rest headers and filling); %llu erase blocks freed\n",
+            "diecut: %s wrote %.1f MB, erase blocks took %.1f MB: write amplification %.3f (cleaner %.1f MB, of which the "
+            "device copied %.1f MB by itself, %llu checkpoints, the rest headers and filling); %llu erase blocks freed\n",
             application_, written, appended, written > 0 ? appended / written : 0.0, known.cleaned_bytes / 1e6,
+            known.cleaned_inside_bytes / 1e6,
             static_cast<unsigned long long>(known.checkpoints), static_cast<unsigned long long>(known.freed_blocks));
   }
 

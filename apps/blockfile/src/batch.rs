@@ -46,7 +46,7 @@ pub const RECORDS_MAX_BYTES: usize = IU_SIZE_BYTES - HEADER_SIZE_BYTES;
 pub enum Kind {
     /// Records and data.
     Log = 1,
-    /// Nothing; it keeps a power cut away from what is before it.
+    /// Nothing: it keeps a power cut away from what is before it. Or what the device copied, from the second program unit on.
     Filling = 2,
     /// A part of a checkpoint.
     Checkpoint = 3,

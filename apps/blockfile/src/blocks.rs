@@ -1,5 +1,9 @@
 //! All that touches the medium while files are in use: open blocks, appends, frees, and what is live where.
 
+mod appending;
+
+pub(crate) use appending::Batch;
+
 use crate::FileError;
 use crate::format::{Header, Kind};
 use crate::map::Place;
@@ -47,13 +51,6 @@ pub(crate) struct Blocks {
     pub free: u32,
     pub total: u32,
     pub appended_ius: u64,
-}
-
-/// Bytes to append, and the places they got.
-pub(crate) struct Batch {
-    pub stream: usize,
-    pub bytes: Vec<u8>,
-    pub place: Option<Place>,
 }
 
 impl Blocks {
@@ -166,102 +163,36 @@ impl Blocks {
         self.to_close.extend(blocks);
     }
 
-    /// Appends all, at work side by side; fills in places.
-    pub fn append_all(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
-        batches.iter_mut().for_each(|batch| batch.stream = self.stream_of(batch.stream));
-        let mut rest = &mut *batches;
-        while !rest.is_empty() {
-            let count = self.count_that_fits(rest);
-            let (some, later) = rest.split_at_mut(count);
-            self.append_some(some)?;
-            rest = later;
-        }
-        for batch in batches.iter_mut().filter(|batch| batch.place.is_none()) {
-            self.append_again(batch)?;
+    /// A block of a stream with room for so many IUs: where its next one goes, and how many it takes.
+    pub fn room(&mut self, stream: usize, ius: u32) -> Result<(Place, u32), FileError> {
+        let stream = self.stream_of(stream);
+        let open = self.open(stream, ius)?;
+        self.open[stream] = Some(open);
+        let place = Place { block: open.block, iu: open.written_ius };
+        Ok((place, self.block_ius() - open.written_ius))
+    }
+
+    /// So many IUs more are in the block of a stream.
+    pub fn wrote(&mut self, stream: usize, ius: u32) {
+        let open = self.open[self.stream_of(stream)].as_mut().expect("it has room: somebody asked for it");
+        open.written_ius += ius;
+        open.at_risk = true;
+        self.appended_ius += u64::from(ius);
+    }
+
+    /// After a run that failed. Its header says how far it would have gone, and all before it is whole: nobody needs to see where the block
+    /// ends, so it is closed at once and does not count as open any more.
+    pub fn end(&mut self, stream: usize) -> Result<(), FileError> {
+        if let Some(failed) = self.open[self.stream_of(stream)].take() {
+            self.uses.get_mut(&failed.block).expect("open blocks are known").is_open = false;
+            self.medium.close(failed.block)?;
         }
         Ok(())
     }
 
-    /// How many batches, one at least, can go side by side: a block is closed when all that is in it was answered.
-    fn count_that_fits(&self, batches: &[Batch]) -> usize {
-        let mut left = [None; STREAMS];
-        let mut fits = |batch: &Batch| {
-            let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
-            let of_stream = &mut left[batch.stream];
-            // The first batch of a stream may close the block of before.
-            let room = match (*of_stream, self.open[batch.stream]) {
-                (Some(room), _) => room,
-                (None, Some(open)) if open.written_ius + ius <= self.block_ius() => {
-                    self.block_ius() - open.written_ius
-                }
-                (None, _) => self.block_ius(),
-            };
-            *of_stream = room.checked_sub(ius);
-            of_stream.is_some()
-        };
-        let count = batches.iter().take(self.medium.side_by_side()).take_while(|batch| fits(batch)).count();
-        count.max(1)
-    }
-
-    /// Appends batches that fit, see above. What failed has no place after it.
-    fn append_some(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
-        for batch in batches.iter_mut() {
-            let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
-            let mut open = self.open(batch.stream, ius)?;
-            batch.place = Some(Place { block: open.block, iu: open.written_ius });
-            open.written_ius += ius;
-            open.at_risk = true;
-            self.open[batch.stream] = Some(open);
-            self.appended_ius += u64::from(ius);
-        }
-        let appends = batches.iter().map(|batch| {
-            let block = batch.place.expect("given above").block;
-            Append { block, bytes: &batch.bytes }
-        });
-        let ended = self.medium.append_all(&appends.collect::<Vec<_>>())?;
-        for (batch, outcome) in batches.iter_mut().zip(ended) {
-            match outcome {
-                Ok(offset) => {
-                    let place = batch.place.expect("given above");
-                    assert_eq!(offset, u64::from(place.iu) * IU_SIZE_BYTES as u64, "blocks are ours alone");
-                }
-                Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {
-                    batch.place = None;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn append(&self, block: LogicalBlock, bytes: &[u8]) -> Result<(), BlockError> {
+    pub fn append(&self, block: LogicalBlock, bytes: &[u8]) -> Result<(), BlockError> {
         let ended = self.medium.append_all(&[Append { block, bytes }])?;
         ended.into_iter().next().expect("one was given").map(drop)
-    }
-
-    /// After a program that failed: the same batch into other blocks, until one takes it.
-    fn append_again(&mut self, batch: &mut Batch) -> Result<(), FileError> {
-        for _ in 0..16 {
-            // What failed takes no more appends, not even filling: what it holds before is what it is.
-            if let Some(failed) = self.open[batch.stream].take() {
-                self.uses.get_mut(&failed.block).expect("open blocks are known").is_open = false;
-                self.to_close.push(failed.block);
-            }
-            let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
-            let mut open = self.open(batch.stream, ius)?;
-            self.open[batch.stream] = Some(open);
-            match self.append(open.block, &batch.bytes) {
-                Ok(()) => {
-                    batch.place = Some(Place { block: open.block, iu: 0 });
-                    (open.written_ius, open.at_risk) = (ius, true);
-                    self.open[batch.stream] = Some(open);
-                    return Ok(());
-                }
-                Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(FileError::Failed)
     }
 
     fn make_safe(&mut self, open: &mut Option<Open>) -> Result<(), FileError> {

@@ -3,6 +3,7 @@
 use crate::FileError;
 use crate::format::{Header, Kind, put_attributes, put_block, put_bytes, put_name, put_place};
 use crate::gathering::Gathering;
+use crate::moving::{self, Move, Moves};
 use crate::state::{DIRTY_MAX_BYTES, State};
 use crate::types::{COLD, IU, STREAMS};
 use diecut_blockspace::LogicalBlock;
@@ -85,15 +86,36 @@ impl State {
         if chosen.is_empty() {
             return Ok(());
         }
-        let mut extents = Vec::new();
+        let mut moves = Moves::default();
         for (file, known) in &self.tree.inodes {
             let view = known.view.look();
             let inside = view.map.extents().filter(|(_, extent)| chosen.contains(&extent.place.block));
-            extents.extend(inside.map(|(first, extent)| (*file, first, extent)));
+            inside.for_each(|(first, extent)| moves.add(Move { file: *file, first, extent }));
         }
+        self.move_inside(&mut moves)?;
+        self.move_through_memory(moves)
+    }
+
+    /// As much as the medium copies by itself.
+    fn move_inside(&mut self, moves: &mut Moves) -> Result<(), FileError> {
+        loop {
+            let moved = moving::run(&mut self.content.blocks, moves)?;
+            for (one, place) in moved.placed {
+                let bytes = u64::from(one.extent.count) * IU;
+                self.statistics.cleaned_bytes += bytes;
+                self.statistics.cleaned_inside_bytes += bytes;
+                self.place(one.file, one.first, one.extent.count, place);
+            }
+            if !moved.goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    fn move_through_memory(&mut self, mut moves: Moves) -> Result<(), FileError> {
         let mut gathered = Gathering::new(self.content.blocks.batch_ius(), self.content.blocks.unit_ius());
         let mut gathered_ius = 0;
-        for (file, first, extent) in extents {
+        while let Some(Move { file, first, extent }) = moves.next() {
             let mut bytes = vec![0; extent.count as usize * IU_SIZE_BYTES];
             self.content.blocks.read(extent.place, &mut bytes)?;
             for (at, page) in bytes.chunks_exact(IU_SIZE_BYTES).enumerate() {

@@ -29,7 +29,8 @@
 //! | 7 size | file | u64 bytes; what the file has beyond is no more |
 //! | 8 attributes | inode | attributes |
 //!
-//! A batch is one append of whole program units: a header of one IU, the data, filling. A reader that finds a header it cannot
+//! A batch is one append of whole program units: a header of one IU, the data, filling. A batch of kind filling may have data of another kind:
+//! what the device copied for the cleaner, from its second program unit on, which only checkpoints name. A reader that finds a header it cannot
 //! make sense of, or data that cannot be read, takes the block to end there.
 
 pub use crate::batch::{Header, Kind, RECORDS_MAX_BYTES, VERSION};

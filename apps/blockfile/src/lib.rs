@@ -3,7 +3,8 @@
 //! A small log-structured store in the process of the application. Writes gather in memory and go out in batches: whole
 //! program units with a header that says which parts of which files follow ([`mod@format`]). A batch has the next number of one
 //! sequence, whichever erase block it goes to, and a checkpoint holds the whole map up to one of them. What is not used
-//! any more is found by the cleaner, block by block, fewest live parts first.
+//! any more is found by the cleaner, block by block, fewest live parts first. Where the medium copies by itself, what the cleaner moves does not come
+//! here.
 //!
 //! Place in the flow: below an application's own layer of files (the VFS of SQLite), above a [`medium::Medium`]: the erase blocks of a vSSD
 //! over shared memory, or the zones of a namespace over NVMe/TCP. All that touches it is `blocks.rs`; `recover.rs` names the live
@@ -24,6 +25,7 @@
 //! - After an attach nothing is appended to blocks of before, and a checkpoint is written first, with a number above all batches
 //!   that were seen: what was cut off does not come back.
 //! - Where a power cut can destroy the last units of an open block, a sync fills so many units behind what it made durable.
+//! - What the medium copied is named by checkpoints only, once all of it is known to be there.
 //! - After an error of the server or the medium nothing is written any more; the store is opened again.
 //!
 //! - What is read stays: a block that no file needs is not freed while somebody reads it.
@@ -44,6 +46,7 @@ mod gathering;
 mod inode;
 mod map;
 pub mod medium;
+mod moving;
 mod paths;
 mod read;
 mod recover;

@@ -22,7 +22,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    fn skip(self, ius: u64) -> Extent {
+    /// Without its first ones.
+    pub fn skip(self, ius: u64) -> Extent {
         let place = Place { block: self.place.block, iu: self.place.iu + ius as u32 };
         Extent { count: self.count - ius as u32, place }
     }

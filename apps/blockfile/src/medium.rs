@@ -4,6 +4,7 @@
 //! block of unit 0 whose number is that of the zone.
 
 mod connection;
+mod copies;
 mod erase_blocks;
 mod error;
 mod fence;
@@ -59,6 +60,17 @@ pub trait Medium: Send + Sync {
     /// The server is gone.
     fn append_all(&self, appends: &[Append<'_>]) -> Result<Vec<Result<u64, BlockError>>, BlockError>;
 
+    /// Whether [`Medium::copy`] is of use.
+    fn can_copy(&self) -> bool;
+
+    /// Appends what lies elsewhere on the medium, one span behind the other and whole program units in all, without bringing it here. Gives how
+    /// many bytes were appended, counted from the first one on; they are durable. If these are not all, a copy failed, and the block
+    /// takes no more appends.
+    ///
+    /// # Errors
+    /// The server is gone, or another application holds the medium.
+    fn copy(&self, block: LogicalBlock, sources: &[Span]) -> Result<u64, BlockError>;
+
     /// Reads whole IUs (4096 bytes) from `offset_bytes` on.
     ///
     /// # Errors
@@ -97,6 +109,17 @@ pub struct Append<'a> {
     pub block: LogicalBlock,
     /// What.
     pub bytes: &'a [u8],
+}
+
+/// Whole IUs (4096 bytes) that are together on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where.
+    pub block: LogicalBlock,
+    /// The first byte, within the block.
+    pub offset_bytes: u64,
+    /// How many bytes.
+    pub length_bytes: u64,
 }
 
 /// Why there is nothing to stand on.

@@ -55,6 +55,8 @@ pub struct Statistics {
     pub appended_bytes: u64,
     /// Of those, copies of the cleaner.
     pub cleaned_bytes: u64,
+    /// Of those, what the device copied by itself: it did not come into this process.
+    pub cleaned_inside_bytes: u64,
     /// Checkpoints.
     pub checkpoints: u64,
     /// Live bytes, and the most there may be.

@@ -78,11 +78,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, OpenError> {
                 (after.written_bytes - before.written_bytes, after.appended_bytes - before.appended_bytes);
             println!(
                 "SQLite wrote {:.1} MB, erase blocks took {:.1} MB: write amplification {:.2} \
-                 (headers, filling, cleaner {:.1} MB, {} checkpoints); {} erase blocks freed",
+                 (headers, filling, cleaner {:.1} MB, of which the device copied {:.1} MB by itself, {} checkpoints); \
+                 {} erase blocks freed",
                 written as f64 / 1e6,
                 appended as f64 / 1e6,
                 appended as f64 / written as f64,
                 (after.cleaned_bytes - before.cleaned_bytes) as f64 / 1e6,
+                (after.cleaned_inside_bytes - before.cleaned_inside_bytes) as f64 / 1e6,
                 after.checkpoints - before.checkpoints,
                 after.freed_blocks - before.freed_blocks,
             );

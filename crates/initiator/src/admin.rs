@@ -7,7 +7,8 @@ use diecut_nvme::admin::Identify;
 use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
 use diecut_nvme::identify::{
-    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, cns, parse_namespace_list,
+    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY, cns,
+    parse_namespace_list,
 };
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
 use diecut_nvme::tcp::CapsuleCommand;
@@ -39,6 +40,8 @@ pub struct ControllerFacts {
     pub in_capsule_bytes: u32,
     /// Largest transfer of one command.
     pub transfer_bytes_max: u32,
+    /// Whether some namespace takes Copy with source ranges of format 0h.
+    pub takes_copies: bool,
     /// Model number.
     pub model: String,
     /// Serial number.
@@ -357,6 +360,8 @@ impl Admin {
                     0 => 1 << 25,
                     mdts => 4096u32 << mdts.min(13),
                 };
+                self.facts.takes_copies =
+                    controller.oncs.get() & ONCS_COPY != 0 && controller.ocfs.get() & OCFS_FORMAT_0 != 0;
                 self.go(Stage::NamespaceList);
             }
             Stage::NamespaceList => {

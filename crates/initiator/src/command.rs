@@ -129,7 +129,11 @@ impl Command {
     }
 }
 
-fn copy(sources: &[LbaSpan], start: u64, force_unit_access: bool) -> (SubmissionEntry, Option<Buffer>, u32) {
+pub(crate) fn copy(
+    sources: &[LbaSpan],
+    start: u64,
+    force_unit_access: bool,
+) -> (SubmissionEntry, Option<Buffer>, u32) {
     let nsid = sources[0].nsid.into();
     let mut entry = SubmissionEntry { opcode: opcode::COPY, nsid, ..SubmissionEntry::default() };
     let range_count = sources.len() as u32;

@@ -3,6 +3,7 @@
 //! It sends nothing and remembers no zone: a [`ZoneCommand`] goes to [`crate::Admin::submit_entry`] or
 //! [`crate::QueuePair::submit_entry`], and who asked for a report keeps what it says.
 
+use crate::command::{self, LbaSpan};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{IDENTIFY_SIZE_BYTES, IdentifyNamespace, NSFEAT_IO_OPTIMIZATION, cns};
 use diecut_nvme::io::LbaRange;
@@ -40,6 +41,28 @@ pub struct ZoneFacts {
     pub extension: Option<Vec<u8>>,
 }
 
+/// Logical blocks of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneSpan {
+    /// Its number.
+    pub zone: u32,
+    /// The first, counted from the start of the zone.
+    pub first: u64,
+    /// How many, 1 to 65536.
+    pub count: u32,
+}
+
+/// What one Copy may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyLimits {
+    /// MSSRL: logical blocks of a source range.
+    pub range_lbas_max: u32,
+    /// MCL: logical blocks in all.
+    pub lbas_max: u32,
+    /// MSRC: source ranges.
+    pub ranges_max: u32,
+}
+
 /// What a zoned namespace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZonedNamespace {
@@ -59,6 +82,8 @@ pub struct ZonedNamespace {
     pub active_max: Option<u32>,
     /// Zones that may be open at once; `None` without a limit.
     pub open_max: Option<u32>,
+    /// Means nothing where [`crate::ControllerFacts::takes_copies`] is not set.
+    pub copy_limits: CopyLimits,
 }
 
 impl ZonedNamespace {
@@ -104,6 +129,11 @@ impl ZonedNamespace {
             write_min_lbas: if has_granularity { u32::from(page.npwg.get()) + 1 } else { 1 },
             active_max: limit(zoned_page.mar.get()),
             open_max: limit(zoned_page.mor.get()),
+            copy_limits: CopyLimits {
+                range_lbas_max: page.mssrl.get().into(),
+                lbas_max: page.mcl.get(),
+                ranges_max: u32::from(page.msrc) + 1,
+            },
         })
     }
 
@@ -203,6 +233,23 @@ impl ZonedNamespace {
         ZoneCommand { entry, data: Some(Buffer::copy_from(content)), expected_bytes: 0 }
     }
 
+    /// Writes what `sources` hold, one behind the other, from the `first` logical block of a zone on, which must be at its write pointer. The
+    /// controller copies by itself.
+    ///
+    /// # Panics
+    /// If there are no sources.
+    pub fn copy(&self, zone: u32, first: u64, sources: &[ZoneSpan]) -> ZoneCommand {
+        assert!(!sources.is_empty(), "a copy has sources");
+        let span = |source: &ZoneSpan| LbaSpan {
+            nsid: self.nsid,
+            first: self.start(source.zone) + source.first,
+            count: source.count,
+        };
+        let spans: Vec<LbaSpan> = sources.iter().map(span).collect();
+        let (entry, data, expected_bytes) = command::copy(&spans, self.start(zone) + first, false);
+        ZoneCommand { entry, data, expected_bytes }
+    }
+
     /// Reads logical blocks of a zone.
     pub fn read(&self, zone: u32, first: u64, count: u32) -> ZoneCommand {
         let mut entry = self.entry(io::READ);
@@ -222,6 +269,9 @@ mod test {
             nsze: 0x4000.into(),
             nsfeat: NSFEAT_IO_OPTIMIZATION,
             npwg: 7.into(),
+            mssrl: 0x100.into(),
+            mcl: 0x400.into(),
+            msrc: 127,
             ..IdentifyNamespace::default()
         };
         namespace.lbaf[0].lba_size_log2 = 12;
@@ -246,6 +296,7 @@ mod test {
             write_min_lbas: 8,
             active_max: Some(14),
             open_max: None,
+            copy_limits: CopyLimits { range_lbas_max: 0x100, lbas_max: 0x400, ranges_max: 128 },
         };
         assert_eq!(namespace(), expected);
         let (plain, none) = pages(0);
@@ -268,6 +319,15 @@ mod test {
             (read.entry.opcode, read.entry.cdw10.get(), read.expected_bytes),
             (0x02, 0x1003, 5 * 4096)
         );
+        let span = |zone, first, count| ZoneSpan { zone, first, count };
+        let copy = zoned.copy(2, 8, &[span(0, 5, 2), span(3, 0, 256)]);
+        assert_eq!(
+            (copy.entry.opcode, copy.entry.nsid.get(), copy.entry.cdw10.get(), copy.entry.cdw12.get()),
+            (0x19, 3, 0x2008, 1)
+        );
+        let ranges = copy.data.expect("it carries its source ranges");
+        assert_eq!((ranges.len(), ranges[8], ranges[16]), (64, 5, 1));
+        assert_eq!((&ranges[40..44], ranges[48], copy.expected_bytes), (&[0, 0x30, 0, 0][..], 255, 0));
         let reset = zoned.reset(3);
         assert_eq!((reset.entry.opcode, reset.entry.cdw10.get(), reset.entry.cdw13.get()), (0x79, 0x3000, 4));
         assert_eq!(zoned.finish(0).entry.cdw13.get(), 2);

@@ -426,6 +426,8 @@ pub type Elsewhere = (&'static str, &'static str, &'static str);
 /// Planted bugs that tests of single rooms catch, and seeds cannot, or too seldom to count on.
 #[rustfmt::skip]
 pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
+    ("blockfile: what was not copied is moved", "apps/blockfile/tests/copies.rs", "files of applications are no part of the simulator"),
+    ("blockfile: a header of a run says that nothing follows", "apps/blockfile/tests/copies.rs", "as the one before"),
     ("emulator: block written before its erase is synced", "crates/emulator/tests/synced.rs", "what it leaves of writes that nobody was told of, the rooms above find by their checksums"),
     ("emulator: found content trusted before a sync", "crates/emulator/tests/synced.rs", "needs the death of the machine while a server starts after the death of one: devices of seeds start in one step"),
     ("emulator: record trusted without its content", "crates/emulator/tests/synced.rs", "as the one before"),

@@ -30,8 +30,10 @@ fn crates() -> &'static Path {
 /// Names in calls of a macro in all rooms.
 fn named_in(call: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for room in std::fs::read_dir(crates()).expect("the tree is readable") {
-        search(&room.expect("readable").path().join("src"), call, &mut found);
+    for folder in [crates().to_owned(), crates().with_file_name("apps")] {
+        for room in std::fs::read_dir(folder).expect("the tree is readable") {
+            search(&room.expect("readable").path().join("src"), call, &mut found);
+        }
     }
     found
 }

@@ -1,6 +1,6 @@
 //! The erase blocks of a vSSD, over rings in shared memory.
 
-use super::{Append, Medium};
+use super::{Append, Medium, Span};
 use diecut_blockspace::wire::{HeldRecord, Shape, Status};
 use diecut_blockspace::{Attach, AttachError, BlockError, Client, LogicalBlock, Purpose, UnitIndex};
 use std::path::Path;
@@ -65,6 +65,14 @@ impl Medium for Client {
             other => Ok(other),
         });
         ended.collect()
+    }
+
+    fn can_copy(&self) -> bool {
+        false
+    }
+
+    fn copy(&self, _block: LogicalBlock, _sources: &[Span]) -> Result<u64, BlockError> {
+        Err(BlockError::Status(Status::Invalid))
     }
 
     fn read(&self, block: LogicalBlock, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), BlockError> {

@@ -2,9 +2,12 @@
 
 use super::connection::{Connection, Endpoint, Errand};
 use super::error::ZonesError;
+use diecut_blockspace::wire::Shape;
 use diecut_initiator::ControllerFacts;
 use diecut_initiator::zoned::{ZoneFacts, ZonedNamespace};
 use diecut_nvme::QualifiedName;
+use diecut_nvme::zns::zone_state;
+use diecut_units::IU_SIZE_BYTES;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::ToSocketAddrs;
 
@@ -95,6 +98,28 @@ pub(super) fn report(
         all.extend(namespace.zones_of(&page));
     }
     Ok(all)
+}
+
+/// Bytes of the smallest append: whole IUs, and what the namespace asks for.
+pub(super) fn unit_of_append_bytes(namespace: &ZonedNamespace, max: u32) -> Result<u64, ZonesError> {
+    let iu = IU_SIZE_BYTES as u64;
+    let bytes = (u64::from(namespace.write_min_lbas) * u64::from(namespace.lba_bytes)).max(iu);
+    let is_whole = bytes.is_multiple_of(iu) && iu.is_multiple_of(u64::from(namespace.lba_bytes));
+    if is_whole && bytes <= u64::from(max) {
+        Ok(bytes)
+    } else {
+        Err(ZonesError::WriteSize { nsid: namespace.nsid, bytes, max })
+    }
+}
+
+/// The shape that all zones have, of which the smallest one decides.
+pub(super) fn shape_of(namespace: &ZonedNamespace, facts: &[ZoneFacts], unit_bytes: u64) -> Shape {
+    let good = facts.iter().filter(|zone| zone.state != zone_state::OFFLINE);
+    let capacity_lbas = good.map(|zone| zone.capacity_lbas).min().unwrap_or(0);
+    let program_unit_pages = (unit_bytes / IU_SIZE_BYTES as u64) as u32;
+    let pages = capacity_lbas * u64::from(namespace.lba_bytes) / IU_SIZE_BYTES as u64;
+    let pages = u32::try_from(pages).unwrap_or(u32::MAX) / program_unit_pages * program_unit_pages;
+    Shape { pages, page_size_bytes: IU_SIZE_BYTES as u32, program_unit_pages, unsafe_units: 0, units: 1 }
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ pub(super) fn extension_for(purpose: u8) -> Vec<u8> {
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_initiator::zoned::CopyLimits;
 
     /// Goal: a zone that another application wrote is not taken for one of the store. Method: facts by hand.
     #[test]
@@ -88,6 +89,7 @@ mod test {
             write_min_lbas: 1,
             active_max: None,
             open_max: None,
+            copy_limits: CopyLimits { range_lbas_max: 0, lbas_max: 0, ranges_max: 1 },
         };
         let zone = |state, extension: Option<&[u8]>| {
             let extension = extension.map(<[u8]>::to_vec);

@@ -7,16 +7,18 @@
 //! power cut left a part must not look whole.
 
 use super::connection::{Connection, Errand};
+use super::copies::Copies;
 use super::error::ZonesError;
 use super::fence::Fence;
-use super::finding::{TRANSFER_MAX_BYTES, choose, endpoint, random, report, subsystem_of};
+use super::finding::{
+    TRANSFER_MAX_BYTES, choose, endpoint, random, report, shape_of, subsystem_of, unit_of_append_bytes,
+};
 use super::table::{Known, Use, extension_for};
-use super::{Append, Medium};
+use super::{Append, Medium, Span};
 use diecut_blockspace::wire::{HeldRecord, Shape, Status};
 use diecut_blockspace::{BlockError, LogicalBlock, Purpose, UnitIndex};
-use diecut_initiator::zoned::{ZoneFacts, ZonedNamespace};
+use diecut_initiator::zoned::{ZoneSpan, ZonedNamespace};
 use diecut_nvme::Status as NvmeStatus;
-use diecut_nvme::zns::zone_state;
 use diecut_units::IU_SIZE_BYTES;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +33,7 @@ pub struct Zones {
     fence: Option<Fence>,
     namespace: ZonedNamespace,
     shape: Shape,
+    copies: Copies,
     transfer_max_bytes: usize,
     open_max: usize,
     zones: Mutex<Vec<Known>>,
@@ -62,6 +65,13 @@ impl Zones {
         let fence = Fence::put_up(&connection, nsid, random() | 1)?;
         let facts = report(&connection, &namespace)?;
         let shape = shape_of(&namespace, &facts, unit_bytes);
+        let lba_bytes = namespace.lba_bytes;
+        let copies = Copies::new(
+            connection.facts().takes_copies,
+            namespace.copy_limits,
+            unit_bytes as u32 / lba_bytes,
+            IU_SIZE_BYTES as u32 / lba_bytes,
+        );
         let mut zones = vec![Known::untold(); namespace.zones as usize];
         for zone in &facts {
             zones[zone.zone as usize] = Known::of(zone, &namespace, shape.pages);
@@ -74,6 +84,7 @@ impl Zones {
             fence,
             namespace,
             shape,
+            copies,
             zones: Mutex::new(zones),
             next: Mutex::new(0),
         })
@@ -86,6 +97,12 @@ impl Zones {
     fn known(&self, block: LogicalBlock) -> Result<Known, BlockError> {
         let known = self.lock().get(block.index as usize).copied();
         known.filter(|_| block.unit.0 == 0).ok_or(BlockError::Status(Status::Invalid))
+    }
+
+    fn check_written(&self, block: LogicalBlock, end_bytes: u64) -> Result<(), BlockError> {
+        let known = self.known(block)?;
+        let is_within = end_bytes <= u64::from(known.written_ius) * IU_SIZE_BYTES as u64;
+        if is_within && known.state != Use::Empty { Ok(()) } else { Err(BlockError::Status(Status::Erased)) }
     }
 
     fn lbas(&self, bytes: u64) -> u64 {
@@ -111,28 +128,6 @@ impl Zones {
         }
         Ok(())
     }
-}
-
-/// Bytes of the smallest append: whole IUs, and what the namespace asks for.
-fn unit_of_append_bytes(namespace: &ZonedNamespace, max: u32) -> Result<u64, ZonesError> {
-    let iu = IU_SIZE_BYTES as u64;
-    let bytes = (u64::from(namespace.write_min_lbas) * u64::from(namespace.lba_bytes)).max(iu);
-    let is_whole = bytes.is_multiple_of(iu) && iu.is_multiple_of(u64::from(namespace.lba_bytes));
-    if is_whole && bytes <= u64::from(max) {
-        Ok(bytes)
-    } else {
-        Err(ZonesError::WriteSize { nsid: namespace.nsid, bytes, max })
-    }
-}
-
-/// The shape that all zones have, of which the smallest one decides.
-fn shape_of(namespace: &ZonedNamespace, facts: &[ZoneFacts], unit_bytes: u64) -> Shape {
-    let good = facts.iter().filter(|zone| zone.state != zone_state::OFFLINE);
-    let capacity_lbas = good.map(|zone| zone.capacity_lbas).min().unwrap_or(0);
-    let program_unit_pages = (unit_bytes / IU_SIZE_BYTES as u64) as u32;
-    let pages = capacity_lbas * u64::from(namespace.lba_bytes) / IU_SIZE_BYTES as u64;
-    let pages = u32::try_from(pages).unwrap_or(u32::MAX) / program_unit_pages * program_unit_pages;
-    Shape { pages, page_size_bytes: IU_SIZE_BYTES as u32, program_unit_pages, unsafe_units: 0, units: 1 }
 }
 
 impl Drop for Zones {
@@ -270,12 +265,46 @@ impl Medium for Zones {
         Ok(ended)
     }
 
-    fn read(&self, block: LogicalBlock, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        let known = self.known(block)?;
-        let end = u64::from(known.written_ius) * IU_SIZE_BYTES as u64;
-        if known.state == Use::Empty || offset_bytes + bytes.len() as u64 > end {
-            return Err(BlockError::Status(Status::Erased));
+    fn can_copy(&self) -> bool {
+        self.copies.are_taken()
+    }
+
+    fn copy(&self, block: LogicalBlock, sources: &[Span]) -> Result<u64, BlockError> {
+        let zone = block.index;
+        let begin = u64::from(self.known(block)?.written_ius) * IU_SIZE_BYTES as u64;
+        let mut spans = Vec::with_capacity(sources.len());
+        for source in sources {
+            // What was never written is zeros for a device.
+            self.check_written(source.block, source.offset_bytes + source.length_bytes)?;
+            let (first, count) = (self.lbas(source.offset_bytes), self.lbas(source.length_bytes) as u32);
+            spans.push(ZoneSpan { zone: source.block.index, first, count });
         }
+        let (mut errands, mut ends) = (Vec::new(), vec![self.lbas(begin)]);
+        for spans in self.copies.commands(spans) {
+            let first = ends[errands.len()];
+            errands
+                .push(Errand { in_turn: Some(zone), ..Errand::of(self.namespace.copy(zone, first, &spans)) });
+            ends.push(first + spans.iter().map(|span| u64::from(span.count)).sum::<u64>());
+        }
+        if ends[errands.len()] > self.lbas(u64::from(self.shape.pages) * IU_SIZE_BYTES as u64) {
+            return Err(BlockError::Status(Status::BlockFull));
+        }
+        let statuses = self.run(errands)?;
+        let whole = statuses.iter().take_while(|status| status.is_success()).count();
+        let copied = (ends[whole] - ends[0]) * u64::from(self.namespace.lba_bytes);
+        self.lock()[zone as usize].written_ius += (copied / IU_SIZE_BYTES as u64) as u32;
+        if let Some(status) = statuses.get(whole) {
+            if status.same_code(NvmeStatus::RESERVATION_CONFLICT) {
+                return Err(BlockError::Status(Status::Held));
+            }
+            self.copies.note_failure(*status);
+            self.look_again(zone)?;
+        }
+        Ok(copied)
+    }
+
+    fn read(&self, block: LogicalBlock, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        self.check_written(block, offset_bytes + bytes.len() as u64)?;
         let mut offset = offset_bytes;
         let mut errands = Vec::new();
         for piece in bytes.chunks_mut(self.transfer_max_bytes) {
