@@ -155,6 +155,43 @@ fn what_the_cleaner_moves_does_not_cross_the_network() {
     assert!((1..some.cleaned_bytes).contains(&some.cleaned_inside_bytes), "{some:?}");
 }
 
+/// A device without protected memory, whose zones are written in whole program units. Its cells are those that zones can stand on then.
+fn take_protected_memory_away(folder: &std::path::Path) {
+    let edit = |name: &str, pairs: &[(&str, &str)]| {
+        let mut text = std::fs::read_to_string(folder.join(name)).unwrap();
+        for (before, after) in pairs {
+            assert!(text.contains(before), "{name}: {before}");
+            text = text.replace(before, after);
+        }
+        std::fs::write(folder.join(name), text).unwrap();
+    };
+    edit("setup.toml", &[("protected_memory = \"64 MiB\"\n", "")]);
+    let cells = [
+        ("bits_per_cell = 2", "bits_per_cell = 1"),
+        ("one_shot = false", "one_shot = true"),
+        ("read_us = [48.0, 64.0]", "read_us = [48.0]"),
+        ("program_us = [850.0, 2300.0]", "program_us = [850.0]"),
+        ("size_bytes = 1048576", "size_bytes = 0"),
+    ];
+    edit("small.toml", &cells);
+}
+
+/// Goal: copies write whole program units where the device wants that.
+#[test]
+fn copies_are_whole_program_units_where_a_device_wants_them() {
+    let folder = tempfile::tempdir().unwrap();
+    write_zones_setup(folder.path(), 60);
+    take_protected_memory_away(folder.path());
+    let server = Server::start(folder.path(), 1);
+    let zones = medium::attach(ZONES_NQN, &server.address).unwrap();
+    assert!(zones.shape().program_unit_pages > 1, "{:?}", zones.shape());
+    drop(zones);
+    let (counted, _, to_host) = overwrite_through_a_relay(&server, u64::MAX);
+    assert!(counted.cleaned_bytes > 5_000_000, "{counted:?}");
+    assert_eq!(counted.cleaned_inside_bytes, counted.cleaned_bytes);
+    assert!(to_host * 20 < counted.cleaned_bytes, "{to_host} of {counted:?}");
+}
+
 /// Goal: files hold what was synced when the server dies while the cleaner copies. Method: `kill -9` at moments from a seed.
 #[test]
 fn what_was_synced_survives_deaths_of_the_server_beside_copies() {
