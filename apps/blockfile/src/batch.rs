@@ -1,6 +1,6 @@
 //! The first IU of a batch (`format` draws it).
 
-use diecut_units::{IU_SIZE_BYTES, checksum};
+use diecut_units::{IU_SIZE_BYTES, checksum, mutant};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_ref};
@@ -19,7 +19,7 @@ struct StoredHeader {
     part: U16,
     parts: U16,
     check: U32,
-    reserved: U32,
+    data_check: U32,
 }
 
 /// The first IU of a batch.
@@ -69,9 +69,42 @@ pub struct Header {
     pub part: u16,
     /// Of a checkpoint.
     pub parts: u16,
+    /// Tells whether the data are all there, see [`Header::with_data`]; 0 where nobody said so.
+    pub data_check: u32,
+}
+
+/// The check of data, which is never 0.
+fn data_check(data: &[u8]) -> u32 {
+    checksum(data).max(1)
 }
 
 impl Header {
+    /// A whole batch: records, `data` and zeros up to its length.
+    ///
+    /// Its header says what the data are. A zone whose append failed half-way may be read-only then, and nobody can say any more how far it
+    /// was written: what is missing reads as zeros, and would be taken for data.
+    ///
+    /// # Panics
+    /// If it has no room for them.
+    pub fn with_data(self, records: &[u8], data: &[u8]) -> Vec<u8> {
+        let of_data = self.data_ius as usize * IU_SIZE_BYTES;
+        assert!(data.len() <= of_data && self.data_ius < self.ius, "counted by whoever gathered them");
+        let mut bytes = vec![0; self.ius as usize * IU_SIZE_BYTES];
+        let (first, rest) = bytes.split_at_mut(IU_SIZE_BYTES);
+        rest[..data.len()].copy_from_slice(data);
+        first.copy_from_slice(&Header { data_check: data_check(&rest[..of_data]), ..self }.encode(records));
+        bytes
+    }
+
+    /// Whether these, from the first IU of data on, are what was written; unknown of batches of before, which count.
+    pub fn is_whole(&self, data: &[u8]) -> bool {
+        if mutant!("blockfile: data of a batch are not checked") {
+            return true;
+        }
+        let data = data.get(..self.data_ius as usize * IU_SIZE_BYTES);
+        self.data_check == 0 || data.is_some_and(|data| data_check(data) == self.data_check)
+    }
+
     /// The first IU of a batch, with records.
     pub fn encode(&self, records: &[u8]) -> [u8; IU_SIZE_BYTES] {
         assert!(records.len() <= RECORDS_MAX_BYTES, "counted by whoever gathered them");
@@ -86,7 +119,7 @@ impl Header {
             part: self.part.into(),
             parts: self.parts.into(),
             check: 0.into(),
-            reserved: 0.into(),
+            data_check: self.data_check.into(),
         };
         let mut bytes = [0; IU_SIZE_BYTES];
         bytes[..HEADER_SIZE_BYTES].copy_from_slice(header.as_bytes());
@@ -122,6 +155,7 @@ impl Header {
             length_bytes: stored.length_bytes.get(),
             part: stored.part.get(),
             parts: stored.parts.get(),
+            data_check: stored.data_check.get(),
         };
         let length_bytes = header.length_bytes as usize;
         let is_sound = Header::version_of(bytes) == Some(VERSION)

@@ -180,8 +180,8 @@ impl Blocks {
         self.appended_ius += u64::from(ius);
     }
 
-    /// After a run that failed. Its header says how far it would have gone, and all before it is whole: nobody needs to see where the block
-    /// ends, so it is closed at once and does not count as open any more.
+    /// After an append or a run that failed. Its header says how far it would have gone, and its check whether it is whole: nobody needs to see
+    /// where the block ends, so it is closed at once and does not count as open any more.
     pub fn end(&mut self, stream: usize) -> Result<(), FileError> {
         if let Some(failed) = self.open[self.stream_of(stream)].take() {
             self.uses.get_mut(&failed.block).expect("open blocks are known").is_open = false;
@@ -213,6 +213,7 @@ impl Blocks {
                 length_bytes: 0,
                 part: 0,
                 parts: 0,
+                data_check: 0,
             };
             let mut bytes = header.encode(&[]).to_vec();
             bytes.resize(ius as usize * IU_SIZE_BYTES, 0);

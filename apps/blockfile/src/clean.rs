@@ -205,11 +205,9 @@ impl State {
                 length_bytes: piece.len() as u32,
                 part: u16::try_from(part).expect("a map of less than gigabytes"),
                 parts: u16::try_from(count).expect("a map of less than gigabytes"),
+                data_check: 0,
             };
-            let mut batch = header.encode(&[]).to_vec();
-            batch.extend_from_slice(piece);
-            batch.resize(header.ius as usize * IU_SIZE_BYTES, 0);
-            batch
+            header.with_data(&[], piece)
         };
         bytes.chunks(most).enumerate().map(part_of).collect()
     }

@@ -12,6 +12,7 @@
 //! | 28 | u16 | which part, of a checkpoint |
 //! | 30 | u16 | of how many |
 //! | 32 | u32 | CRC-32C |
+//! | 36 | u32 | CRC-32C of the data, 1 where that is 0; 0 of filling, and of programs that did not say it |
 //! | 40 | | records of the log |
 //!
 //! A record is a byte and a u64 number of an inode, then what is listed. A name is a byte with its length, 1 to 255, and its bytes.
@@ -383,6 +384,7 @@ mod test {
             length_bytes: bytes.len() as u32,
             part: 0,
             parts: 0,
+            data_check: 0,
         };
         let first = header.encode(&bytes);
         assert_eq!(

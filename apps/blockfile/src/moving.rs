@@ -153,6 +153,7 @@ fn begin_run(blocks: &mut Blocks, begin: Place, data_ius: u32) -> Result<bool, F
         length_bytes: 0,
         part: 0,
         parts: 0,
+        data_check: 0,
     };
     let mut bytes = header.encode(&[]).to_vec();
     bytes.resize(unit as usize * IU_SIZE_BYTES, 0);

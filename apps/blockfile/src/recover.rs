@@ -116,24 +116,24 @@ impl State {
         &mut self,
         blocks: impl Iterator<Item = LogicalBlock>,
     ) -> Result<Option<Checkpoint>, FileError> {
-        let mut parts: BTreeMap<u64, BTreeMap<u16, Found>> = BTreeMap::new();
+        // A program that failed leaves its part behind, and the same one is elsewhere.
+        let mut parts: BTreeMap<u64, BTreeMap<u16, Vec<Found>>> = BTreeMap::new();
         for block in blocks {
             for found in
                 self.batches(block)?.into_iter().filter(|found| found.header.kind == Kind::Checkpoint)
             {
-                parts.entry(found.header.sequence).or_default().insert(found.header.part, found);
+                let number = found.header.sequence;
+                parts.entry(number).or_default().entry(found.header.part).or_default().push(found);
             }
         }
         self.log.checkpoint_number = parts.keys().next_back().copied().unwrap_or(0);
         'older: for parts in parts.values().rev() {
             let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
-            let Some(first) = parts.get(&0) else { continue };
+            let Some(first) = parts.get(&0).and_then(|copies| copies.first()) else { continue };
             for number in 0..first.header.parts {
-                let Some(part) = parts.get(&number) else { continue 'older };
-                let mut piece = vec![0; part.header.data_ius as usize * IU_SIZE_BYTES];
-                if !self.can_read(part.data, &mut piece)? {
+                let Some((part, mut piece)) = self.whole_of(parts.get(&number).into_iter().flatten())? else {
                     continue 'older;
-                }
+                };
                 piece.truncate(part.header.length_bytes as usize);
                 bytes.append(&mut piece);
                 if blocks.last() != Some(&part.data.block) {
@@ -141,6 +141,20 @@ impl State {
                 }
             }
             return Ok(Some((bytes, blocks)));
+        }
+        Ok(None)
+    }
+
+    /// The first of several copies of a batch that can be read to its end and has the data that it says, and these.
+    fn whole_of<'a>(
+        &self,
+        copies: impl Iterator<Item = &'a Found>,
+    ) -> Result<Option<(&'a Found, Vec<u8>)>, FileError> {
+        for found in copies {
+            let mut data = vec![0; (found.header.ius - 1) as usize * IU_SIZE_BYTES];
+            if self.can_read(found.data, &mut data)? && found.header.is_whole(&data) {
+                return Ok(Some((found, data)));
+            }
         }
         Ok(None)
     }
@@ -198,15 +212,7 @@ impl State {
         let newest = later.keys().next_back().copied();
         let mut needed = BTreeSet::new();
         while let Some(copies) = later.remove(&self.log.next_sequence) {
-            let mut whole = None;
-            for found in copies {
-                let mut data = vec![0; (found.header.ius - 1) as usize * IU_SIZE_BYTES];
-                if self.can_read(found.data, &mut data)? {
-                    whole = Some(found);
-                    break;
-                }
-            }
-            let Some(found) = whole else { break };
+            let Some((found, _)) = self.whole_of(copies.iter())? else { break };
             assert_eq!(
                 found.header.sequence, self.log.next_sequence,
                 "I-F3: batches are replayed without a gap"

@@ -348,12 +348,11 @@ impl State {
                 length_bytes: records.len() as u32,
                 part: 0,
                 parts: 0,
+                data_check: 0,
             };
             self.log.next_sequence += 1;
-            let mut bytes = header.encode(&records).to_vec();
-            bytes.append(&mut plan.data);
-            bytes.resize(header.ius as usize * IU_SIZE_BYTES, 0);
-            batches.push(Batch { stream: plan.stream, bytes, place: None });
+            let bytes = header.with_data(&records, &std::mem::take(&mut plan.data));
+            batches.push(Batch::new(plan.stream, bytes));
         }
         match self.content.blocks.append_all(&mut batches) {
             // Counted before: what gathered is gone, so nothing may go on.

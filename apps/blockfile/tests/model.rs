@@ -458,8 +458,16 @@ fn a_store_of_another_version_is_refused_and_kept() {
     let client = device.attach().unwrap();
     client.keep(&[]).unwrap();
     for purpose in [1, 2] {
-        let header =
-            Header { kind: Kind::Log, sequence: 1, ius: 8, data_ius: 0, length_bytes: 0, part: 0, parts: 0 };
+        let header = Header {
+            kind: Kind::Log,
+            sequence: 1,
+            ius: 8,
+            data_ius: 0,
+            length_bytes: 0,
+            part: 0,
+            parts: 0,
+            data_check: 0,
+        };
         let mut bytes = header.encode(&[]);
         bytes[4..6].copy_from_slice(&1u16.to_le_bytes());
         bytes[32..36].fill(0);

@@ -5,8 +5,8 @@ use crate::FileError;
 use crate::map::Place;
 use crate::medium::Append;
 use crate::types::STREAMS;
-use diecut_blockspace::BlockError;
 use diecut_blockspace::wire::Status;
+use diecut_blockspace::{BlockError, LogicalBlock};
 use diecut_units::IU_SIZE_BYTES;
 
 /// Bytes to append, and the places they got.
@@ -14,6 +14,14 @@ pub(crate) struct Batch {
     pub stream: usize,
     pub bytes: Vec<u8>,
     pub place: Option<Place>,
+    /// The block that did not take it.
+    refused_by: Option<LogicalBlock>,
+}
+
+impl Batch {
+    pub fn new(stream: usize, bytes: Vec<u8>) -> Batch {
+        Batch { stream, bytes, place: None, refused_by: None }
+    }
 }
 
 impl Blocks {
@@ -77,7 +85,7 @@ impl Blocks {
                     assert_eq!(offset, u64::from(place.iu) * IU_SIZE_BYTES as u64, "blocks are ours alone");
                 }
                 Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {
-                    batch.place = None;
+                    batch.refused_by = batch.place.take().map(|place| place.block);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -88,22 +96,25 @@ impl Blocks {
     /// After a program that failed: the same batch into other blocks, until one takes it.
     fn append_again(&mut self, batch: &mut Batch) -> Result<(), FileError> {
         for _ in 0..16 {
-            // What failed takes no more appends, not even filling: what it holds before is what it is.
-            if let Some(failed) = self.open[batch.stream].take() {
-                self.uses.get_mut(&failed.block).expect("open blocks are known").is_open = false;
-                self.to_close.push(failed.block);
+            // What failed takes no more appends, not even filling: what it holds before is what it is. It is closed at once, because open
+            // ones are few; a batch that it has a part of is told by its check. Another batch may have opened the next one already.
+            if self.open[batch.stream].is_some_and(|open| batch.refused_by == Some(open.block)) {
+                self.end(batch.stream)?;
             }
             let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
             let mut open = self.open(batch.stream, ius)?;
+            let place = Place { block: open.block, iu: open.written_ius };
+            open.written_ius += ius;
+            open.at_risk = true;
             self.open[batch.stream] = Some(open);
             match self.append(open.block, &batch.bytes) {
                 Ok(()) => {
-                    batch.place = Some(Place { block: open.block, iu: 0 });
-                    (open.written_ius, open.at_risk) = (ius, true);
-                    self.open[batch.stream] = Some(open);
+                    batch.place = Some(place);
                     return Ok(());
                 }
-                Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {}
+                Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {
+                    batch.refused_by = Some(open.block);
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -44,12 +44,15 @@ pub struct Traffic {
     pub appended_bytes: u64,
     pub copied_bytes: u64,
     pub failed_copies: u64,
+    pub failed_appends: u64,
 }
 
 struct State {
     zones: Vec<Zone>,
     next: usize,
     copying: Copying,
+    /// One of so many appends fails, with a part of it written; none of 0.
+    failing_appends: u64,
     random: Random,
     traffic: Traffic,
     /// Operations until the power goes.
@@ -76,6 +79,7 @@ impl Zones {
             zones: (0..zones).map(zone).collect(),
             next: 0,
             copying,
+            failing_appends: 0,
             random: Random::of(seed),
             traffic: Traffic::default(),
             left: None,
@@ -89,6 +93,11 @@ impl Zones {
         (state.left, state.is_off) = (left, false);
         drop(state);
         Arc::new(Attached(Arc::clone(self)))
+    }
+
+    /// From now on one of so many appends fails; none of 0.
+    pub fn fail_appends(&self, one_of: u64) {
+        self.0.lock().unwrap().failing_appends = one_of;
     }
 
     pub fn traffic(&self) -> Traffic {
@@ -208,20 +217,34 @@ impl Medium for Attached {
         let mut state = self.state();
         let mut ended = Vec::new();
         for append in appends {
+            // What follows in the zone of one that failed fails, too.
+            let is_refused = state.zone(append.block).is != Use::Open;
+            assert!(!is_refused || state.traffic.failed_appends > 0, "a zone that takes no more");
+            if is_refused {
+                ended.push(Err(failed(Status::AppendFailed)));
+                continue;
+            }
             let lasts = state.lasts();
-            let count = if lasts { append.bytes.len() } else { state.part(append.bytes) };
+            let one_of = state.failing_appends;
+            let fails = one_of > 0 && state.random.below(one_of) == 0;
+            let count = if lasts && !fails { append.bytes.len() } else { state.part(append.bytes) };
+            let is_told = state.random.below(2) == 0;
             let zone = state.zone(append.block);
             let place = zone.bytes.len();
-            assert!(zone.is == Use::Open && append.bytes.len().is_multiple_of(UNIT_IUS as usize * IU));
+            assert!(append.bytes.len().is_multiple_of(UNIT_IUS as usize * IU));
             assert!(
                 place + append.bytes.len() <= ZONE_IUS as usize * IU && append.bytes.len() <= APPEND_IUS * IU
             );
             zone.bytes.extend(&append.bytes[..count]);
+            if fails {
+                zone.is = if is_told { Use::Full } else { Use::ReadOnly };
+            }
+            state.traffic.failed_appends += u64::from(fails);
             if !lasts {
                 return Err(GONE);
             }
             state.traffic.appended_bytes += count as u64;
-            ended.push(Ok(place as u64));
+            ended.push(if fails { Err(failed(Status::AppendFailed)) } else { Ok(place as u64) });
         }
         Ok(ended)
     }

@@ -54,7 +54,7 @@ fn tell_panics<M: Divide>(here: &mut Owners<M>, nqn: &str) {
     let mut ids = [0; 4];
     ids.iter_mut().zip(panics.iter().rev()).for_each(|(id, panic)| *id = panic.id());
     let told = PanicsTold { count: last.number, ids, record: text.unwrap_or_default() };
-    here.plane.nvme.target.set_panics(&qualified(nqn), told, &mut here.plane.nvme.actions);
+    here.plane.nvme.target.set_panics(&qualified(nqn), told);
 }
 
 /// What a subsystem looks like here.
