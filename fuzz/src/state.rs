@@ -1,6 +1,9 @@
 //! A catalog with one of everything.
 
-use diecut_catalog::{PoolRecord, RegistrantRecord, ReservationRecord, State, VolumeRecord, VssdRecord};
+use diecut_catalog::{
+    PlacementEventRecord, PlacementRecord, PoolRecord, RegistrantRecord, ReservationRecord, State,
+    VolumeRecord, VssdRecord,
+};
 use diecut_spec::{
     Isolation, NamespaceSpec, Nguid, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings,
 };
@@ -59,5 +62,8 @@ pub fn catalog_state() -> State {
         holder: Some([3; 16]),
     };
     state.reservations.insert(1, reservation);
+    let events = vec![PlacementEventRecord(3, 7, 9, 4000, 1, 0, 2)];
+    let placement = PlacementRecord { enabled: [(2, vec![0, 3])].into(), events };
+    state.placements.insert("nqn.2026-11.example:alpha".to_owned(), placement);
     state
 }

@@ -24,6 +24,7 @@ mod frame;
 mod numbers;
 mod older;
 mod opening;
+mod placement;
 mod record;
 mod replay;
 mod reservation;
@@ -34,6 +35,7 @@ mod vssd_record;
 
 pub use copy::CATALOG_TOKEN_BIT;
 pub use error::CatalogError;
+pub use placement::{PlacementEventRecord, PlacementRecord};
 pub use record::Changes;
 pub use reservation::{RegistrantRecord, ReservationRecord};
 pub use sanitize::SanitizeRecord;

@@ -46,7 +46,7 @@ pub(crate) fn upgraded(record: &Record<'_>, mut value: Value) -> Value {
             older::subsystem(&mut value);
             value
         }
-        Kind::Namespaces | Kind::Reservation | Kind::QosSet | Kind::Sanitize => value,
+        Kind::Namespaces | Kind::Reservation | Kind::QosSet | Kind::Sanitize | Kind::Placement => value,
     }
 }
 

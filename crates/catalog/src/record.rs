@@ -38,10 +38,12 @@ pub(crate) enum Kind {
     QosSet = 8,
     /// The most recent sanitize operation of a subsystem. Key: its NQN.
     Sanitize = 9,
+    /// Events of placement of a subsystem, and which of them are kept. Key: its NQN.
+    Placement = 10,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 10] = [
         Kind::Pool,
         Kind::Tenant,
         Kind::Vssd,
@@ -51,6 +53,7 @@ impl Kind {
         Kind::Reservation,
         Kind::QosSet,
         Kind::Sanitize,
+        Kind::Placement,
     ];
 
     fn name(self) -> &'static str {
@@ -64,6 +67,7 @@ impl Kind {
             Kind::Reservation => "a reservation",
             Kind::QosSet => "a QoS set",
             Kind::Sanitize => "a sanitize operation",
+            Kind::Placement => "events of placement",
         }
     }
 
@@ -73,7 +77,7 @@ impl Kind {
             Kind::Vssd | Kind::Volume => 4,
             Kind::Tenant | Kind::Subsystem => 3,
             Kind::Pool | Kind::Sanitize => 2,
-            Kind::Namespaces | Kind::Reservation | Kind::QosSet => 1,
+            Kind::Namespaces | Kind::Reservation | Kind::QosSet | Kind::Placement => 1,
         }
     }
 }
@@ -187,6 +191,30 @@ impl Changes {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Writes down what differs between two maps, whose objects have these records.
+    pub(crate) fn compare<K: Ord, T: PartialEq>(
+        &mut self,
+        base: &BTreeMap<K, T>,
+        next: &BTreeMap<K, T>,
+        records: impl Fn(&K, &T) -> Changes,
+    ) {
+        for (name, value) in next {
+            let before = base.get(name);
+            if before == Some(value) {
+                continue;
+            }
+            let before = before.map(|before| records(name, before)).unwrap_or_default();
+            let after = records(name, value);
+            assert!(after.0.values().all(Option::is_some), "I-C2: an object that is there is written whole");
+            let gone = before.0.keys().filter(|key| !after.0.contains_key(*key));
+            self.0.extend(gone.map(|key| (key.clone(), None)));
+            self.0.extend(after.0.into_iter().filter(|(key, value)| before.0.get(key) != Some(value)));
+        }
+        for (name, value) in base.iter().filter(|(name, _)| !next.contains_key(name)) {
+            self.0.extend(records(name, value).0.into_keys().map(|key| (key, None)));
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

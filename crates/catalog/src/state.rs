@@ -1,6 +1,7 @@
 //! What exists, as plain data, and how it becomes records and comes back from them.
 
 use crate::older;
+use crate::placement::{self, PlacementRecord};
 use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
 use crate::reservation::{self, ReservationRecord};
 use crate::sanitize::SanitizeRecord;
@@ -105,6 +106,8 @@ pub struct State {
     pub qos_sets: BTreeMap<String, QosSetSpec>,
     /// The most recent sanitize operations of subsystems, by NQN.
     pub sanitizes: BTreeMap<String, SanitizeRecord>,
+    /// Events of placement of subsystems, and which of them are kept, by NQN.
+    pub placements: BTreeMap<String, PlacementRecord>,
 }
 
 /// A value of a record.
@@ -139,30 +142,6 @@ fn keep<K: Ord, T: DeserializeOwned>(
     Ok(())
 }
 
-/// Writes down what differs between two maps.
-fn compare<K: Ord, T: PartialEq>(
-    base: &BTreeMap<K, T>,
-    next: &BTreeMap<K, T>,
-    changes: &mut Changes,
-    records: impl Fn(&K, &T) -> Changes,
-) {
-    for (name, value) in next {
-        let before = base.get(name);
-        if before == Some(value) {
-            continue;
-        }
-        let before = before.map(|before| records(name, before)).unwrap_or_default();
-        let after = records(name, value);
-        changes
-            .0
-            .extend(before.0.keys().filter(|key| !after.0.contains_key(*key)).map(|key| (key.clone(), None)));
-        changes.0.extend(after.0.into_iter().filter(|(key, value)| before.0.get(key) != Some(value)));
-    }
-    for (name, value) in base.iter().filter(|(name, _)| !next.contains_key(name)) {
-        changes.0.extend(records(name, value).0.into_keys().map(|key| (key, None)));
-    }
-}
-
 impl State {
     /// The records that make `next` of this state.
     pub fn changes_to(&self, next: &State) -> Changes {
@@ -173,13 +152,14 @@ impl State {
         if self.pool != next.pool {
             changes.0.insert((Kind::Pool, String::new()), Some(json(&next.pool)));
         }
-        compare(&self.tenants, &next.tenants, &mut changes, one(Kind::Tenant));
-        compare(&self.vssds, &next.vssds, &mut changes, one(Kind::Vssd));
-        compare(&self.volumes, &next.volumes, &mut changes, one(Kind::Volume));
-        compare(&self.subsystems, &next.subsystems, &mut changes, |nqn, one| records_of(nqn, one));
-        compare(&self.reservations, &next.reservations, &mut changes, one(Kind::Reservation));
-        compare(&self.qos_sets, &next.qos_sets, &mut changes, one(Kind::QosSet));
-        compare(&self.sanitizes, &next.sanitizes, &mut changes, one(Kind::Sanitize));
+        changes.compare(&self.tenants, &next.tenants, one(Kind::Tenant));
+        changes.compare(&self.vssds, &next.vssds, one(Kind::Vssd));
+        changes.compare(&self.volumes, &next.volumes, one(Kind::Volume));
+        changes.compare(&self.subsystems, &next.subsystems, |nqn, one| records_of(nqn, one));
+        changes.compare(&self.reservations, &next.reservations, one(Kind::Reservation));
+        changes.compare(&self.qos_sets, &next.qos_sets, one(Kind::QosSet));
+        changes.compare(&self.sanitizes, &next.sanitizes, one(Kind::Sanitize));
+        changes.compare(&self.placements, &next.placements, one(Kind::Placement));
         changes
     }
 
@@ -222,6 +202,7 @@ impl State {
             Kind::Reservation => keep(&mut self.reservations, number_of(record)?, record)?,
             Kind::QosSet => keep(&mut self.qos_sets, key, record)?,
             Kind::Sanitize => keep(&mut self.sanitizes, key, record)?,
+            Kind::Placement => keep(&mut self.placements, key, record)?,
         }
         Ok(())
     }
@@ -330,7 +311,8 @@ impl State {
                 return Err(format!("subsystem {name} has no serial or no model number"));
             }
         }
-        reservation::check(&self.reservations)
+        reservation::check(&self.reservations)?;
+        placement::check(&self.placements)
     }
 }
 

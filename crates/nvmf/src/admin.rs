@@ -161,7 +161,7 @@ fn execute_controller(
     if let Some(answer) = pages::execute(session.shared, number, entry, data, debug_log) {
         return answer;
     }
-    if let Some(answer) = placement::execute(session.shared, number, entry, data) {
+    if let Some(answer) = placement::execute(session.shared, number, entry) {
         return answer;
     }
     if let Some(answer) = persistence::execute(session.shared, number, entry) {

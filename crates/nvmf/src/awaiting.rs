@@ -1,8 +1,8 @@
-//! Commands of reservations, and Sanitize, that are not over when their data are here.
+//! Commands of reservations, Sanitize, and Set Features of what persists, that are not over when their data are here.
 //!
 //! Preempt and Abort is answered when nothing of those that it preempted is in the namespace any more, so that nothing of theirs lands
-//! behind what the preempting host does next. What changes a reservation that persists through power loss, or begins a sanitize operation,
-//! is answered when the change is durable.
+//! behind what the preempting host does next. What changes a reservation that persists through power loss, begins a sanitize operation, or sets which
+//! events of placement are kept, is answered when the change is durable.
 
 use crate::event::ConnectionId;
 use crate::keeping::{Change, Whose};

@@ -152,7 +152,7 @@ impl Session<'_> {
         if queue.id == 0 || slot.entry.opcode == opcode::FABRICS {
             let entry = slot.entry;
             if persisting::is_ours(&entry) {
-                return persisting::execute(self, connection, slot_index, &entry);
+                return persisting::execute(self, connection, slot_index, &entry, data.as_deref());
             }
             if queue.id == 0 && entry.opcode == opcode::admin::SANITIZE {
                 return sanitize::execute(self, connection, slot_index, &entry);
@@ -195,13 +195,13 @@ impl Session<'_> {
                     slot.read_held = slot.data_bytes;
                     queue.read_bytes += slot.data_bytes as usize;
                 }
-                let is_first_write = count(subsystem, slot, self.shared.now);
+                let is_noted = count(subsystem, slot, self.shared.now);
                 slot.enter(SlotState::Submitted);
                 slot.note_submitted(self.shared.now);
                 queue.submitted += 1;
                 subsystem.traffic.busy.begin(self.shared.now);
-                if is_first_write {
-                    self.shared.later.list_sanitizing(index);
+                if is_noted {
+                    self.shared.note_write(index);
                 }
                 let command = NamespaceCommand {
                     token: command_token(connection.index, slot_index),
@@ -228,7 +228,8 @@ impl Session<'_> {
     }
 }
 
-/// Counts what a command reads or writes of a subsystem. Whether it is the first write since all was erased.
+/// Counts what a command reads or writes of a subsystem. Whether something is to be made durable for it: that it is the first write since all
+/// was erased, or an event of placement.
 #[inline]
 fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) -> bool {
     let bytes = u64::from(slot.data_bytes);
@@ -241,12 +242,12 @@ fn count(subsystem: &mut Subsystem, slot: &Slot, now: Time) -> bool {
         io_opcode::WRITE | VECTOR_WRITE => {
             subsystem.traffic.write_commands += 1;
             subsystem.traffic.written_bytes += bytes;
-            placement::note_write(subsystem, &slot.entry, now);
-            return subsystem.sanitizing.note_write();
+            let is_event = placement::note_write(subsystem, &slot.entry, now);
+            return subsystem.sanitizing.note_write() | is_event;
         }
         io_opcode::COPY => {
-            placement::note_write(subsystem, &slot.entry, now);
-            return subsystem.sanitizing.note_write();
+            let is_event = placement::note_write(subsystem, &slot.entry, now);
+            return subsystem.sanitizing.note_write() | is_event;
         }
         ZONE_APPEND | VECTOR_COPY => return subsystem.sanitizing.note_write(),
         _ => {}

@@ -5,6 +5,7 @@ use crate::budget::Account;
 use crate::connection::{Connection, Held, Phase};
 use crate::event::Action;
 use crate::notice::HostNotice;
+use crate::placement;
 use crate::sanitize;
 use crate::shared::Shared;
 use crate::subsystems::{Subsystem, Subsystems};
@@ -96,18 +97,20 @@ impl Target {
                 self.close_connection(index, actions);
             }
         }
+        placement::keep_due(&mut self.shared, actions);
         self.sweep(actions);
         self.shared.tick_at = self.next_deadline();
     }
 
-    /// The earliest end of anyone's patience, but for who waits for memory.
+    /// The earliest end of anyone's patience, but for who waits for memory, or when events are to be kept.
     fn next_deadline(&self) -> Time {
         let Shared { associations, subsystems, .. } = &self.shared;
         let patient =
             associations.iter().filter(|(_, one)| !one.is_ending() && !subsystems.is_frozen(one.subsystem));
         let expiries = patient.map(|(_, one)| one.expires());
         let awaited = self.connections.iter().filter(|(_, one)| is_awaited(one));
-        expiries.chain(awaited.map(|(_, one)| one.deadline)).min().unwrap_or(Time::NEVER)
+        let patience = expiries.chain(awaited.map(|(_, one)| one.deadline)).min();
+        patience.unwrap_or(Time::NEVER).min(placement::deadline(&self.shared))
     }
 
     /// While others wait for memory: connections that hold some, and did nothing with it since this was last called.

@@ -59,8 +59,8 @@ pub enum Action {
     HandOver(ConnectionId, u16, Box<MovedConnection>),
     /// Say what media did: [`Event::Told`] follows, soon.
     Ask(Box<Question>),
-    /// Make a reservation, or a sanitize operation, durable: [`Event::Kept`] follows. What is asked of a namespace before that comes after
-    /// it.
+    /// Make a reservation, a sanitize operation, or events of placement durable: [`Event::Kept`] follows. What is asked of a namespace before
+    /// that comes after it.
     Keep(Box<Keep>),
     /// Something happened that an operator would ask about.
     Notice(Box<HostNotice>),

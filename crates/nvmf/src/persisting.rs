@@ -1,6 +1,9 @@
-//! Set Features of feature 83h: whether reservations outlive a power loss. It is answered when that is durable.
+//! Set Features of what persists: whether reservations outlive a power loss (feature 83h), and which events of placement are kept (1Eh). It is
+//! answered when that is durable.
 
 use crate::connection::Connection;
+use crate::keeping::Change;
+use crate::placement;
 use crate::queue::SlotIndex;
 use crate::reserving;
 use crate::session::Session;
@@ -13,10 +16,12 @@ const NO_NAMESPACE: Status = Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry();
 
 /// Whether an admin command is one.
 pub(crate) fn is_ours(entry: &SubmissionEntry) -> bool {
-    entry.opcode == opcode::SET_FEATURES && SetFeatures::decode(entry).feature == fid::RESERVATION_PERSISTENCE
+    let feature = SetFeatures::decode(entry).feature;
+    let persists = matches!(feature, fid::RESERVATION_PERSISTENCE | fid::DATA_PLACEMENT_EVENTS);
+    entry.opcode == opcode::SET_FEATURES && persists
 }
 
-/// Carries the command out, for one namespace or for all.
+/// Carries the command out.
 ///
 /// # Panics
 /// If it came over an I/O queue.
@@ -25,25 +30,35 @@ pub(crate) fn execute(
     connection: &mut Connection,
     slot_index: SlotIndex,
     entry: &SubmissionEntry,
+    data: Option<&[u8]>,
 ) {
     assert!(connection.is_admin(), "I-T11: an admin command came over an admin queue");
-    let chosen = match connection.subsystem {
-        Some(index) => chosen(session, index, entry).map(|nsids| (index, nsids)),
-        None => Err(INVALID),
+    let changes = match SetFeatures::decode(entry).feature {
+        fid::DATA_PLACEMENT_EVENTS => placement::set_events(session, connection, entry, data),
+        _ => set_persistence(session, connection, entry),
     };
-    let (index, nsids) = match chosen {
-        Ok(chosen) => chosen,
-        Err(status) => return reserving::refuse(session, connection, slot_index, entry, status),
-    };
+    match changes {
+        Ok(changes) => reserving::answer_when_over(session, connection, slot_index, Vec::new(), changes),
+        Err(status) => reserving::refuse(session, connection, slot_index, entry, status),
+    }
+}
+
+/// Feature 83h, for one namespace or for all.
+fn set_persistence(
+    session: &mut Session<'_>,
+    connection: &Connection,
+    entry: &SubmissionEntry,
+) -> Result<Vec<Change>, Status> {
+    let index = connection.subsystem.ok_or(INVALID)?;
     let persists = SetFeatures::decode(entry).value == 1;
     let mut changes = Vec::new();
-    for nsid in nsids {
+    for nsid in chosen(session, index, entry)? {
         let reservations = &session.shared.subsystems.get(index).reservations;
         let mut next = reservations.get(nsid).cloned().unwrap_or_default();
         next.persists = persists;
         changes.extend(reserving::change(session, index, nsid, next));
     }
-    reserving::answer_when_over(session, connection, slot_index, Vec::new(), changes);
+    Ok(changes)
 }
 
 /// The namespaces that it is about.

@@ -24,6 +24,7 @@ use crate::keeping::Keep;
 use crate::moved::{Arriving, MovedQueue, SubsystemFigures};
 use crate::ocp::PanicsTold;
 use crate::pages;
+use crate::placement::{self, PlacementLog};
 use crate::reservation::Reservations;
 use crate::sanitize::{self, Sanitizing};
 use crate::subsystems::Passage;
@@ -124,7 +125,7 @@ impl Target {
         self.shared.subsystems.set_used_lbas(nqn, nsid, used_lbas);
     }
 
-    /// What was counted for a subsystem that leaves. Its reservations go along, and what is on its way of them is asked for again at the new home:
+    /// What was counted for a subsystem that leaves. Its reservations and events go along, and what is on its way of them is asked for again at the new home:
     /// an answer that comes here is nobody's.
     ///
     /// # Panics
@@ -134,7 +135,7 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         let (reservations, ocp) = (std::mem::take(&mut subsystem.reservations), subsystem.ocp.clone());
         let sanitizing = std::mem::take(&mut subsystem.sanitizing);
-        let placement = subsystem.placement.clone();
+        let placement = std::mem::take(&mut subsystem.placement);
         SubsystemFigures {
             health: subsystem.health,
             traffic: subsystem.traffic,
@@ -162,8 +163,9 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.config = config;
         subsystem.pass(Passage::None);
-        // What it knows of reservations and of a sanitize operation goes with its hosts.
+        // What it knows of reservations, of a sanitize operation and of events goes with its hosts.
         (subsystem.reservations, subsystem.sanitizing) = (Reservations::default(), Sanitizing::default());
+        subsystem.placement = PlacementLog::default();
         if let Some(figures) = figures {
             let SubsystemFigures { health, traffic, reservations, sanitizing, ocp, placement } = figures;
             subsystem.pass(Passage::Arrives);
@@ -190,6 +192,7 @@ impl Target {
         let again = subsystem.sanitizing.keep_again(nqn);
         actions.extend(again.map(|keep| Action::Keep(Box::new(Keep::Sanitize(keep)))));
         sanitize::look_at(self, index);
+        placement::arrived(self, index, actions);
         let mut connections = Vec::new();
         let mut expires = Time::NEVER;
         let associations = self.shared.associations.iter_mut();

@@ -1,6 +1,7 @@
 //! What outlived a power loss is told to a target that begins.
 
 use crate::event::Action;
+use crate::placement::{self, PlacementRecord};
 use crate::reservation::{Reservation, ReservationRecord};
 use crate::sanitize::{self, SanitizeRecord};
 use crate::target::Target;
@@ -31,4 +32,13 @@ pub fn restore_sanitize(
     actions: &mut Vec<Action>,
 ) {
     sanitize::restore(target, nqn, record, now, actions);
+}
+
+/// Restores events of placement of a subsystem, and which of them are kept. Nothing happens if there is no such subsystem, if none of its
+/// namespaces has handles, or if something is known of its events: that is newer.
+///
+/// # Panics
+/// If a handle cannot be, or there are more events than a log page holds.
+pub fn restore_placement(target: &mut Target, nqn: &QualifiedName, record: &PlacementRecord) {
+    placement::restore(target, nqn, record);
 }

@@ -7,6 +7,7 @@ use crate::connection::Connection;
 use crate::later::Later;
 use crate::memory::Memory;
 use crate::notice::HostAt;
+use crate::placement::{self, EventPace};
 use crate::status::status_of;
 use crate::subsystems::Subsystems;
 use crate::watch::CommandOutline;
@@ -27,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) associations: Associations,
     pub(crate) memory: Memory,
     pub(crate) later: Later,
-    /// Commands of reservations that wait for commands of others, or until a change is durable.
+    /// Commands that wait for commands of others, or until a change is durable.
     pub(crate) awaiting: AllAwaiting,
     /// What is left of this round for commands of admin queues, see [`ADMIN_COST_PER_ROUND`].
     pub(crate) admin_left: u32,
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) watched: Option<Vec<CommandOutline>>,
     /// Latencies from here on are of interest to some latency monitor.
     pub(crate) monitored_from: Span,
+    /// How often events of placement are made durable.
+    pub(crate) event_pace: EventPace,
 }
 
 impl Shared {
@@ -55,6 +58,7 @@ impl Shared {
             tick_at: Time::NEVER,
             watched: None,
             monitored_from: Span(u64::MAX),
+            event_pace: EventPace::default(),
         }
     }
 
@@ -126,6 +130,13 @@ impl Shared {
             }
         }
         told
+    }
+
+    /// A write left something to be made durable for its subsystem.
+    #[cold]
+    pub(crate) fn note_write(&mut self, index: u32) {
+        self.later.list_sanitizing(index);
+        self.tick_by(self.now + placement::PATIENCE);
     }
 
     /// A namespace answered a command of this subsystem.

@@ -7,11 +7,12 @@ use crate::connections::Connections;
 use crate::event::{Action, ConnectionId, Event};
 use crate::io::chunks::{answer_failed, is_read};
 use crate::io::zones::answer_zones;
-use crate::keeping::Kept;
+use crate::keeping;
 use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
 use crate::notice::HostNotice;
 use crate::pages;
+use crate::placement;
 use crate::queue::SlotState;
 use crate::sanitize;
 use crate::session::Session;
@@ -103,10 +104,7 @@ impl Target {
                 }
             }
             Event::Told(tidings) => self.told(&tidings, actions),
-            Event::Kept(Kept::Reservation(kept)) => {
-                crate::reserving::kept(&mut self.shared, &mut self.connections, &kept, actions);
-            }
-            Event::Kept(Kept::Sanitize(kept)) => sanitize::kept(self, &kept, actions),
+            Event::Kept(kept) => keeping::kept(self, &kept, actions),
             Event::Completed(_) => unreachable!("handled by itself"),
             Event::Round => {
                 self.relieve(actions);
@@ -241,6 +239,7 @@ impl Target {
         pages::find_threshold(&mut self.shared);
         self.seat_tenant(index);
         sanitize::look_at(self, index);
+        placement::defined(&mut self.shared, index);
         let Shared { subsystems, associations, later, .. } = &mut self.shared;
         let config = &subsystems.get(index).config;
         let mut told = Vec::new();
@@ -272,6 +271,7 @@ impl Target {
         self.shared.now = now;
         let Some(index) = self.shared.subsystems.retire(nqn) else { return };
         sanitize::give_up(self, index, actions);
+        placement::give_up(self, index, actions);
         let Shared { associations, later, .. } = &mut self.shared;
         later.doomed.extend(associations.of(Some(index)).map(|(number, _)| number));
         self.discovery_changed(actions);

@@ -10,7 +10,7 @@ use diecut_nvme::identify::*;
 use diecut_nvme::log_page::{CommandEffects, EFFECT_SUPPORTED, FeatureEffects, lid};
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
-use diecut_nvmf::{ConnectionId, PlacementFigures};
+use diecut_nvmf::{ConnectionId, Event, Keep, KeepPlacement, PlacementFigures, restore_placement};
 use diecut_testing::target;
 use diecut_units::Span;
 use world::*;
@@ -82,6 +82,20 @@ fn hosted() -> Hosted {
     hosted_with([placed(&[3, 0, 2], false), placed(&[1], true), None])
 }
 
+fn events_entry(nsid: u32, handle: u16, kinds: &[u8], enable: bool) -> (SubmissionEntry, Vec<u8>) {
+    let mut entry = SubmissionEntry {
+        opcode: opcode::admin::SET_FEATURES,
+        nsid: nsid.into(),
+        sgl: SglDescriptor::in_capsule(255),
+        ..SubmissionEntry::default()
+    };
+    SetFeatures { feature: fid::DATA_PLACEMENT_EVENTS, save: false, value: 0 }.encode(&mut entry);
+    PlacementEventsFeature { handle, count: kinds.len() as u8, enable }.encode(&mut entry);
+    let mut data = kinds.to_vec();
+    data.resize(255, 0);
+    (entry, data)
+}
+
 impl Hosted {
     fn send(&mut self, entry: SubmissionEntry, data: &[u8], is_admin: bool) -> Reply {
         let connection = if is_admin { self.admin } else { self.io };
@@ -122,17 +136,56 @@ impl Hosted {
 
     /// `nvme fdp set-events`: the types in a buffer of 255 bytes.
     fn set_events(&mut self, nsid: u32, handle: u16, kinds: &[u8], enable: bool) -> Status {
-        let mut entry = SubmissionEntry {
-            opcode: opcode::admin::SET_FEATURES,
-            nsid: nsid.into(),
-            sgl: SglDescriptor::in_capsule(255),
-            ..SubmissionEntry::default()
-        };
-        SetFeatures { feature: fid::DATA_PLACEMENT_EVENTS, save: false, value: 0 }.encode(&mut entry);
-        PlacementEventsFeature { handle, count: kinds.len() as u8, enable }.encode(&mut entry);
-        let mut data = kinds.to_vec();
-        data.resize(255, 0);
+        let (entry, data) = events_entry(nsid, handle, kinds, enable);
         self.send(entry, &data, true).status
+    }
+
+    /// The same for an invalid identifier and the first handle, without waiting for the answer.
+    fn begin_events(&mut self, enable: bool) -> u16 {
+        let (mut entry, data) = events_entry(PLACED, 0, &[event_kind::INVALID_PLACEMENT_IDENTIFIER], enable);
+        entry.command_id = self.world.next_id(self.admin).into();
+        entry.flags |= 0x40;
+        let capsule = self.world.capsule(self.admin, entry, &data);
+        self.world.send(self.admin, &capsule);
+        entry.command_id.get()
+    }
+
+    /// The status of a command of the admin queue, if it was answered.
+    fn answer(&mut self, command_id: u16) -> Option<Status> {
+        self.world.reply(self.admin, command_id).map(|reply| reply.status)
+    }
+
+    /// Whether events of an invalid identifier are kept for the first handle.
+    fn keeps_events(&mut self) -> bool {
+        let told = self.get_feature(fid::DATA_PLACEMENT_EVENTS, PLACED, 0xFF << 16, 1024);
+        told.data[3] == 1
+    }
+
+    /// Time passes.
+    fn rest(&mut self, length: Span) {
+        let until = self.world.now + length;
+        while self.world.target.deadline() <= until {
+            self.world.now = self.world.now.max(self.world.target.deadline());
+            self.world.handle(Event::Tick);
+        }
+        self.world.now = until;
+    }
+
+    /// What is to be made durable.
+    fn next_keep(&mut self) -> KeepPlacement {
+        match self.world.records_held.remove(0) {
+            Keep::Placement(keep) => keep,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn restart(&self) -> Hosted {
+        let mut host = hosted();
+        let nqn = QualifiedName::new(SUBSYSTEM).unwrap();
+        if let Some(record) = self.world.events.last() {
+            restore_placement(&mut host.world.target, &nqn, record);
+        }
+        host
     }
 
     fn get_feature(&mut self, feature: u8, nsid: u32, dword_11: u32, room_bytes: u32) -> Reply {
@@ -540,4 +593,145 @@ fn placement_is_enabled_for_good() {
     assert_eq!(switch(PLACED, false, DIRECTIVE_DATA_PLACEMENT), INVALID);
     assert_eq!(switch(PLACED, true, 1), INVALID);
     assert_eq!(switch(PLAIN, true, DIRECTIVE_DATA_PLACEMENT), DISABLED);
+}
+
+/// A host that sets which events are kept is answered when that is durable, and told so if it cannot be.
+fn set_events_when_durable() {
+    let mut host = hosted();
+    host.world.hold_records = true;
+    let first = host.begin_events(true);
+    assert_eq!(host.answer(first), None, "it is not durable yet");
+    assert!(!host.keeps_events());
+    assert_eq!(host.write(PLACED, Some((2, 9))), Ok(3));
+    assert_eq!(host.events(), []);
+    let again = host.begin_events(true);
+    assert_eq!(host.answer(again), None, "it relies on the first one");
+    let keep = host.next_keep();
+    assert_eq!((keep.subsystem.as_str(), keep.record.events.len()), (SUBSYSTEM, 0));
+    assert_eq!(keep.record.enabled, [(3, vec![event_kind::INVALID_PLACEMENT_IDENTIFIER])].into());
+    assert!(host.world.records_held.is_empty(), "one change is on its way at a time");
+    host.world.handle(Event::Kept(Keep::Placement(keep).kept()));
+    assert_eq!((host.answer(first), host.answer(again)), (Some(Status::SUCCESS), Some(Status::SUCCESS)));
+    assert!(host.keeps_events());
+    // What cannot be kept is undone.
+    let off = host.begin_events(false);
+    let keep = Keep::Placement(host.next_keep());
+    host.world.handle(Event::Kept(keep.kept().with(false)));
+    assert!(host.answer(off).expect("answered").same_code(Status::INTERNAL_ERROR));
+    assert!(host.keeps_events());
+    // An answer of before is nobody's, and who waits may go.
+    host.world.handle(Event::Kept(keep.kept()));
+    let gone = host.begin_events(false);
+    host.world.handle(Event::Closed(host.io));
+    host.world.handle(Event::Closed(host.admin));
+    let keep = Keep::Placement(host.next_keep());
+    host.world.handle(Event::Kept(keep.kept()));
+    assert_eq!(host.answer(gone), None);
+    // It cannot be saved: it persists anyway (Base 2.1 figure 385).
+    let mut host = hosted();
+    let (mut entry, data) = events_entry(PLACED, 0, &[0], true);
+    SetFeatures { feature: fid::DATA_PLACEMENT_EVENTS, save: true, value: 0 }.encode(&mut entry);
+    PlacementEventsFeature { handle: 0, count: 1, enable: true }.encode(&mut entry);
+    assert_eq!(host.send(entry, &data, true).status, Status::FEATURE_NOT_SAVEABLE.do_not_retry());
+    assert!(host.world.events.is_empty());
+}
+
+#[test]
+fn what_is_set_of_events_is_answered_when_it_is_durable() {
+    set_events_when_durable();
+}
+
+/// A host that provokes events without an end has them written now and then; a quiet one soon.
+fn write_events_now_and_then() {
+    let mut host = hosted();
+    let invalid = event_kind::INVALID_PLACEMENT_IDENTIFIER;
+    assert_eq!(host.set_events(PLACED, 0, &[invalid], true), Status::SUCCESS);
+    let begun = host.world.events.len();
+    assert_eq!(host.write(PLACED, Some((2, 100))), Ok(3));
+    host.rest(Span::from_millis(900));
+    assert_eq!(host.world.events.len(), begun, "they are gathered");
+    host.rest(Span::from_millis(200));
+    assert_eq!(host.world.events.len(), begun + 1);
+    host.rest(Span::from_secs(3600));
+    assert_eq!(host.world.events.len(), begun + 1, "what is durable is not written again");
+    // Two hours of them.
+    for pid in 0..7200 {
+        assert_eq!(host.write(PLACED, Some((2, 1000 + pid))), Ok(3));
+        host.rest(Span::from_secs(1));
+    }
+    let written = host.world.events.len() - begun - 1;
+    assert!((16 + 10..=17 + 13).contains(&written), "{written} times in two hours");
+    // The last of them are durable after minutes.
+    host.rest(Span::from_secs(600));
+    let kept = host.world.events.last().unwrap().events.clone();
+    assert_eq!(kept, host.events());
+    assert_eq!(kept.last().unwrap().pid.get(), 8199);
+}
+
+#[test]
+fn events_without_an_end_are_written_now_and_then() {
+    write_events_now_and_then();
+}
+
+/// The log page and what is set are there after a restart, with what came right before a stop.
+fn find_events_after_a_stop() {
+    let mut host = hosted();
+    let invalid = event_kind::INVALID_PLACEMENT_IDENTIFIER;
+    assert_eq!(host.set_events(PLACED, 0, &[invalid], true), Status::SUCCESS);
+    host.rest(Span::from_secs(2));
+    for pid in [0x0103, 9, 0x0103] {
+        assert_eq!(host.write(PLACED, Some((2, pid))), Ok(3));
+    }
+    let before = host.events();
+    let mut killed = host.restart();
+    assert!(killed.keeps_events(), "it was answered");
+    assert_eq!(killed.events(), [], "what is younger than a second may be lost");
+    let nqn = QualifiedName::new(SUBSYSTEM).unwrap();
+    let mut actions = Vec::new();
+    host.world.target.remove_subsystem(&nqn, host.world.now, &mut actions);
+    host.world.act(actions);
+    let mut stopped = host.restart();
+    assert_eq!((stopped.events(), stopped.keeps_events()), (before.clone(), true));
+    assert_eq!(stopped.write(PLACED, Some((2, 77))), Ok(3));
+    assert_eq!(stopped.events().len(), before.len() + 1);
+    // What is known is newer than a catalog.
+    restore_placement(&mut stopped.world.target, &nqn, host.world.events.last().unwrap());
+    assert_eq!(stopped.events().len(), before.len() + 1);
+}
+
+#[test]
+fn events_are_found_after_a_stop() {
+    find_events_after_a_stop();
+}
+
+/// Goal: without a namespace that has handles placement is off, and what comes later begins anew.
+#[test]
+fn where_placement_ends_its_events_end() {
+    let mut host = hosted();
+    let invalid = event_kind::INVALID_PLACEMENT_IDENTIFIER;
+    assert_eq!(host.set_events(PLACED, 0, &[invalid], true), Status::SUCCESS);
+    assert_eq!(host.write(PLACED, Some((2, 9))), Ok(3));
+    assert_eq!(host.events().len(), 1);
+    for placement in [None, placed(&[3, 0, 2], false)] {
+        let mut one = namespace(7, LBAS);
+        one.properties.placement = placement;
+        let config = target::subsystem(SUBSYSTEM, &[HOST], [(PLACED, one)]);
+        let mut actions = Vec::new();
+        host.world.target.set_subsystem(config, host.world.now, &mut actions);
+        host.world.act(actions);
+    }
+    assert_eq!(host.events(), []);
+    assert!(!host.keeps_events());
+    host.rest(Span::from_secs(600));
+    assert_eq!(host.world.events.len(), 1, "nothing is written of it");
+}
+
+/// The tests above fail where a bug is planted.
+#[test]
+fn planted_bugs_are_noticed() {
+    diecut_testing::planted::all_are_noticed(&[
+        ("nvmf: events are enabled before that is durable", set_events_when_durable),
+        ("nvmf: events are kept as they come", write_events_now_and_then),
+        ("nvmf: events that wait are lost with a stop", find_events_after_a_stop),
+    ]);
 }

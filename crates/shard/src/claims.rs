@@ -5,6 +5,7 @@
 //! written down ([`merged`]). One that waits for a vSSD holds up nobody else.
 
 use crate::control::ControlRequest;
+use crate::placement_events;
 use diecut_catalog::{PoolRecord, State};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -154,6 +155,7 @@ pub(crate) fn merged(current: &State, base: &State, next: &State) -> State {
         reservations: merged_map(&current.reservations, &base.reservations, &next.reservations),
         qos_sets: merged_map(&current.qos_sets, &base.qos_sets, &next.qos_sets),
         sanitizes: merged_map(&current.sanitizes, &base.sanitizes, &next.sanitizes),
+        placements: merged_map(&current.placements, &base.placements, &next.placements),
     };
     // A host may have registered while its namespace was taken away: what no subsystem shows is nobody's.
     let volumes = merged.subsystems.values().flat_map(|subsystem| subsystem.volumes());
@@ -162,7 +164,9 @@ pub(crate) fn merged(current: &State, base: &State, next: &State) -> State {
     merged.reservations.retain(|namespace, _| shown.contains(namespace));
     let State { subsystems, sanitizes, .. } = &mut merged;
     sanitizes.retain(|nqn, _| subsystems.contains_key(nqn));
-    merged
+    let mut placements = std::mem::take(&mut merged.placements);
+    placements.retain(|nqn, _| placement_events::is_placed(&merged, nqn));
+    State { placements, ..merged }
 }
 
 fn merged_map<K: Clone + Ord, T: Clone + PartialEq>(

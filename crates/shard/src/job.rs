@@ -16,7 +16,7 @@ pub(crate) enum Reply {
     Order(u64),
     /// What the first shard does for even wear.
     Evenness,
-    /// Targets that asked for reservations to be kept.
+    /// Targets that asked for something to be kept.
     Reservations,
 }
 

@@ -80,6 +80,7 @@ mod owners;
 pub mod panics;
 mod peer;
 mod placement;
+mod placement_events;
 mod plan;
 mod planted;
 mod qos;

@@ -52,7 +52,7 @@ pub(crate) enum Message {
     Wear(WearNews),
     /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
     Passed(u64),
-    /// To the first shard: make a reservation, or a sanitize operation, durable.
+    /// To the first shard: make a reservation, a sanitize operation, or events of placement durable.
     Keep(Box<Keep>),
     /// Its answer.
     Kept(Kept),

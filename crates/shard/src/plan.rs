@@ -129,7 +129,8 @@ fn shut_down(state: &State, plan: &mut Plan) {
     plan.next.pool.closed = true;
     let subsystems = state.subsystems.keys().map(|nqn| subsystems::remove(state, nqn));
     plan.steps = subsystems.collect();
-    plan.steps.extend([Step::FlushStores, Step::Persist]);
+    // What other shards had to say last came before their stores were flushed.
+    plan.steps.extend([Step::FlushStores, Step::KeepForHosts, Step::Persist]);
 }
 
 fn set_wear(change: &WearSettings, plan: &mut Plan) -> Result<(), ControlError> {

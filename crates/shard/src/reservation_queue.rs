@@ -1,4 +1,5 @@
-//! What targets want to persist of reservations and sanitize operations, on its way into the catalog: see [`crate::reservations`].
+//! What targets want to persist of reservations, sanitize operations and events of placement, on its way into the catalog: see
+//! [`crate::reservations`].
 
 use crate::seat::ShardIndex;
 use diecut_nvmf::{Keep, Kept};
@@ -19,6 +20,8 @@ pub(crate) struct ReservationQueue {
     pub written: Vec<(ShardIndex, Kept)>,
     /// When all writes until now would be over if they came one by one in their period.
     paid_until: Time,
+    /// What waits is written at once: the server stops.
+    pub hurries: bool,
 }
 
 impl ReservationQueue {
@@ -27,10 +30,18 @@ impl ReservationQueue {
         !self.waiting.is_empty() && self.written.is_empty()
     }
 
+    /// Whether nothing waits, and nothing is being written.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.written.is_empty()
+    }
+
     /// When what waits may be written: all of it together.
     pub fn due_at(&self) -> Time {
         if !self.has_work() {
             return Time::NEVER;
+        }
+        if self.hurries {
+            return Time::ZERO;
         }
         Time(self.paid_until.0.saturating_sub(BURST * PERIOD.0))
     }

@@ -1,16 +1,18 @@
-//! Reservations that persist through power loss, and sanitize operations: targets ask for a change to be durable, and the first shard writes it
-//! into the catalog.
+//! Reservations that persist through power loss, sanitize operations, and events of placement: targets ask for a change to be durable, and the
+//! first shard writes it into the catalog.
 //!
 //! What targets ask goes to the first shard, in order. A job of its own writes it, which claims no object of administrators. What is asked while
 //! one is written goes together.
 
 use crate::catalog::has_room_for_hosts;
+use crate::job::Progress;
 use crate::owners::Owners;
 use crate::peer::{Message, ShardMessage};
+use crate::placement_events;
 use crate::registry::qualified;
 use crate::sanitize;
 use crate::seat::ShardIndex;
-use diecut_catalog::{RegistrantRecord, ReservationRecord, SanitizeRecord, State};
+use diecut_catalog::{PlacementRecord, RegistrantRecord, ReservationRecord, SanitizeRecord, State};
 use diecut_media::Divide;
 use diecut_nvme::reservation::ReservationKind;
 use diecut_nvmf::{self as target, Keep, Kept};
@@ -39,6 +41,7 @@ fn of_record(record: &ReservationRecord) -> target::ReservationRecord {
 enum Before {
     Reservation(u32, Option<ReservationRecord>),
     Sanitize(String, Option<SanitizeRecord>),
+    Placement(String, Option<PlacementRecord>),
 }
 
 impl Before {
@@ -48,6 +51,8 @@ impl Before {
             Before::Reservation(namespace, None) => _ = state.reservations.remove(&namespace),
             Before::Sanitize(nqn, Some(record)) => _ = state.sanitizes.insert(nqn, record),
             Before::Sanitize(nqn, None) => _ = state.sanitizes.remove(&nqn),
+            Before::Placement(nqn, Some(record)) => _ = state.placements.insert(nqn, record),
+            Before::Placement(nqn, None) => _ = state.placements.remove(&nqn),
         }
     }
 }
@@ -68,6 +73,17 @@ fn put(state: &mut State, keep: &Keep) -> Option<Before> {
             state.subsystems.get(&nqn)?;
             let before = state.sanitizes.insert(nqn.clone(), sanitize::record_of(keep.record));
             Some(Before::Sanitize(nqn, before))
+        }
+        Keep::Placement(keep) => {
+            let nqn = keep.subsystem.as_str().to_owned();
+            if !placement_events::is_placed(state, &nqn) {
+                return None;
+            }
+            let before = match keep.record.is_empty() {
+                false => state.placements.insert(nqn.clone(), placement_events::record_of(&keep.record)),
+                true => state.placements.remove(&nqn),
+            };
+            Some(Before::Placement(nqn, before))
         }
     }
 }
@@ -99,6 +115,14 @@ pub(crate) fn next_state<M: Divide>(here: &mut Owners<M>, now: Time) -> Option<S
     }
     here.placement.reservations.writes(now);
     Some(next)
+}
+
+/// Waits until all that targets asked for is written, without a pause: the server stops.
+pub(crate) fn hurry<M: Divide>(here: &mut Owners<M>) -> Progress {
+    // While a shard is missing nothing begins to be written.
+    let is_idle = here.placement.reservations.is_idle() || here.placement.attendance.lacks_any();
+    here.placement.reservations.hurries = !is_idle;
+    if is_idle { Progress::Done } else { Progress::Waits }
 }
 
 /// The job that wrote what was asked is over.

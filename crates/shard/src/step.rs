@@ -31,6 +31,8 @@ pub(crate) enum Step {
     DeallocVssd { number: u32 },
     /// Waits until every store is flushed.
     FlushStores,
+    /// Waits until all that hosts want to be kept is in the catalog.
+    KeepForHosts,
     /// Opens the store of a vSSD again, and says what came of it.
     RepairVssd { name: String, accepts_loss: bool },
     /// Everywhere: a vSSD is fenced no more.

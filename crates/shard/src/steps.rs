@@ -15,6 +15,7 @@ use crate::leveling;
 use crate::owners::Owners;
 use crate::qos;
 use crate::relocation;
+use crate::reservations;
 use crate::step::Step;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
@@ -78,5 +79,6 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::Unfence { name } => fences::lift(here, name),
         Step::ApplyWear => wear::apply(here),
         Step::FlushStores => stores::flush(here, job, now),
+        Step::KeepForHosts => reservations::hurry(here),
     }
 }

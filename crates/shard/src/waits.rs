@@ -20,7 +20,7 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
         Step::AllocVssd { name } => format!("room for vSSD \"{name}\""),
         Step::SyncPool => "the block states to be durable".to_owned(),
         Step::CreateVolume { name } => format!("volume \"{name}\" to be durable in its vSSD"),
-        Step::Persist => "the catalog to be written".to_owned(),
+        Step::Persist | Step::KeepForHosts => "the catalog to be written".to_owned(),
         Step::OpenNamespace { name } => format!("the namespace of volume \"{name}\""),
         Step::ApplyTenant { name } => format!("the weight of tenant \"{name}\" to be in force"),
         Step::ApplyQosSets => "QoS sets to be in force".to_owned(),

@@ -11,7 +11,7 @@ use diecut_nvme::log_page::lid;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
 use diecut_spec::{Amount, Isolation, PlacementIsolation, ReclaimGroups, Sharing, Size};
-use diecut_units::{Buffer, Time};
+use diecut_units::{Buffer, Span, Time};
 use diecut_vssd::VssdId;
 use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
@@ -235,6 +235,222 @@ fn figures_outlive_stops_and_crashes() {
     let crashed = told(&statistics(&mut herd, &mut host));
     assert!(crashed.iter().zip(before).all(|(after, before)| *after >= before), "{crashed:?}, {before:?}");
     assert_eq!(crashed[0], host_bytes + 10 * 4096, "records of writes are found again");
+}
+
+/// Sets for a placement handle whether all events are kept that there are.
+fn keep_events(herd: &mut Herd, host: &mut Host, handle: u16, enable: bool) {
+    let mut entry =
+        SubmissionEntry { opcode: opcode::admin::SET_FEATURES, nsid: 1.into(), ..Default::default() };
+    SetFeatures { feature: fid::DATA_PLACEMENT_EVENTS, save: false, value: 0 }.encode(&mut entry);
+    PlacementEventsFeature { handle, count: 2, enable }.encode(&mut entry);
+    let kinds = [event_kind::INVALID_PLACEMENT_IDENTIFIER, event_kind::RECLAIM_UNIT_NOT_FULLY_WRITTEN];
+    let kinds = Some(Buffer::copy_from(&kinds));
+    assert_eq!(host.admin_command(herd, entry, kinds, 0).0, Status::SUCCESS);
+}
+
+/// Types of events, and whether they are kept, of two placement handles.
+fn kept_events(herd: &mut Herd, host: &mut Host) -> [Vec<u8>; 2] {
+    [0, 1].map(|handle| {
+        let mut entry =
+            SubmissionEntry { opcode: opcode::admin::GET_FEATURES, nsid: 1.into(), ..Default::default() };
+        entry.cdw10 = u32::from(fid::DATA_PLACEMENT_EVENTS).into();
+        PlacementEventsFeature { handle, count: 2, enable: false }.encode(&mut entry);
+        let (status, data) = host.admin_command(herd, entry, None, 4);
+        assert_eq!(status, Status::SUCCESS);
+        data
+    })
+}
+
+/// No placement identifier.
+const NOTHING: u16 = 0x0F00;
+
+fn events(herd: &mut Herd, host: &mut Host) -> Vec<PlacementEvent> {
+    parse_events(&page(herd, host, lid::FDP_EVENTS, 4096)).unwrap()
+}
+
+/// Time passes; the host asks nothing.
+fn rest(herd: &mut Herd, host: &mut Host, length: Span) {
+    let until = herd.now + length;
+    while herd.now < until {
+        host.work(herd, false);
+        herd.step();
+    }
+}
+
+fn again(herd: Herd, host: &mut Host, shards: u16, seed: u64, power_cut: bool) -> Herd {
+    host.server_died();
+    let (device, now) = herd.end(power_cut);
+    let mut herd = Herd::new(device, shards, seed, now);
+    connect(&mut herd, host);
+    herd
+}
+
+/// What a host set of events is there after a restart, and the events are, on whichever shard their subsystem lives.
+fn find_events_again() {
+    for (shards, seed) in [(1, 1), (2, 2), (3, 3)] {
+        let mut herd = Herd::new(device(seed), shards, seed, Time::ZERO);
+        for name in ["z", "a", "y"] {
+            add_placed(&mut herd, name, PlacementIsolation::Initial, &[2, 0]);
+        }
+        let mut host = Host::new("a", 1);
+        connect(&mut herd, &mut host);
+        keep_events(&mut herd, &mut host, 1, true);
+        keep_events(&mut herd, &mut host, 0, true);
+        keep_events(&mut herd, &mut host, 1, false);
+        keep_events(&mut herd, &mut host, 1, true);
+        write_placed(&mut herd, &mut host, 0, 1);
+        update(&mut herd, &mut host, 1);
+        write_placed(&mut herd, &mut host, 1, NOTHING);
+        let told = events(&mut herd, &mut host);
+        let kinds: Vec<_> = told.iter().map(|one| (one.kind, one.pid.get(), one.handle.get())).collect();
+        assert_eq!(kinds, [(0, 1, 0), (3, NOTHING, 2)]);
+        // A power cut, after they were gathered.
+        rest(&mut herd, &mut host, Span::from_millis(1100));
+        let mut herd = again(herd, &mut host, 1 + shards % 3, seed + 10, true);
+        assert_eq!(events(&mut herd, &mut host), told, "{shards} shards");
+        assert_eq!(kept_events(&mut herd, &mut host), [[0, 1, 3, 1]; 2]);
+        // A stop, right after some more.
+        keep_events(&mut herd, &mut host, 1, false);
+        write_placed(&mut herd, &mut host, 2, NOTHING + 1);
+        let more = events(&mut herd, &mut host);
+        assert_eq!(more.len(), told.len() + 1);
+        herd.done(ControlRequest::Shutdown);
+        let mut herd = again(herd, &mut host, shards, seed + 20, false);
+        assert_eq!(events(&mut herd, &mut host), more, "{shards} shards");
+        assert_eq!(kept_events(&mut herd, &mut host), [[0, 1, 3, 1], [0, 0, 3, 0]]);
+        // Those of others begin with nothing, and what is taken away begins anew.
+        let mut other = Host::new("y", 2);
+        connect(&mut herd, &mut other);
+        assert_eq!(events(&mut herd, &mut other), []);
+        let nqn = subsystem("a").nqn;
+        assert_eq!(herd.shards[0].state().placements.len(), 1);
+        herd.done(ControlRequest::DetachNamespace { subsystem: nqn.clone(), nsid: 1 });
+        assert!(herd.shards[0].state().placements.is_empty());
+        let volume = volume("a").name;
+        herd.done(ControlRequest::AttachNamespace { subsystem: nqn.clone(), nsid: 1, volume });
+        let mut herd = again(herd, &mut host, shards, seed + 30, true);
+        assert_eq!(events(&mut herd, &mut host), []);
+        assert_eq!(kept_events(&mut herd, &mut host), [[0, 0, 3, 0]; 2]);
+        keep_events(&mut herd, &mut host, 0, true);
+        assert_eq!(herd.shards[0].state().placements.len(), 1);
+        herd.done(ControlRequest::DeleteSubsystem(nqn));
+        assert!(herd.shards[0].state().placements.is_empty());
+    }
+}
+
+#[test]
+fn events_outlive_restarts() {
+    find_events_again();
+}
+
+/// The test above fails where a bug is planted.
+#[test]
+fn planted_bugs_are_noticed() {
+    diecut_testing::planted::is_noticed("shard: events of placement are not restored", find_events_again);
+}
+
+/// Goal: what was answered of feature 1Eh holds whenever the server is killed, and no event is invented. Method: deaths at many moments of a host
+/// that sets and provokes.
+#[test]
+fn what_was_set_of_events_holds_after_a_death_at_any_moment() {
+    let mut lost = 0;
+    for seed in 0..24u64 {
+        let shards = 1 + (seed % 2) as u16;
+        let mut herd = Herd::new(device(seed), shards, seed, Time::ZERO);
+        for name in ["z", "a"] {
+            add_placed(&mut herd, name, PlacementIsolation::Initial, &[2, 0]);
+        }
+        let mut host = Host::new("a", 1);
+        connect(&mut herd, &mut host);
+        keep_events(&mut herd, &mut host, 0, true);
+        let mut is_enabled = false;
+        for lba in 0..seed % 5 {
+            write_placed(&mut herd, &mut host, lba, NOTHING + lba as u16);
+            is_enabled = !is_enabled;
+            keep_events(&mut herd, &mut host, 1, is_enabled);
+        }
+        write_placed(&mut herd, &mut host, 9, NOTHING + 99);
+        let told = events(&mut herd, &mut host);
+        rest(&mut herd, &mut host, Span::from_millis(seed * 50));
+        let mut herd = again(herd, &mut host, 2, seed + 100, seed % 3 == 0);
+        assert_eq!(kept_events(&mut herd, &mut host)[1][1], u8::from(is_enabled), "seed {seed}");
+        let found = events(&mut herd, &mut host);
+        assert_eq!(found, told[..found.len()], "seed {seed}");
+        assert!(told.len() - found.len() <= 1, "seed {seed}: what is set takes events along");
+        lost += told.len() - found.len();
+    }
+    assert!(lost > 0 && lost < 24, "deaths come before and after events were written: {lost}");
+}
+
+/// Goal: events go with their tenant to another shard, also while they are on their way to the catalog, and those that are durable are there when
+/// a shard fails. Method: moves to and fro beside a host that sets and provokes, then a failure.
+#[test]
+fn events_move_with_their_tenant_and_outlive_a_failed_shard() {
+    let mut herd = Herd::new(device(7), 2, 7, Time::ZERO);
+    for name in ["z", "a"] {
+        add_placed(&mut herd, name, PlacementIsolation::Initial, &[2, 0]);
+    }
+    let mut host = Host::new("a", 1);
+    connect(&mut herd, &mut host);
+    keep_events(&mut herd, &mut host, 0, true);
+    let mut provoked = 0;
+    for shard in [0, 1, 0, 1] {
+        let token = herd.begin(ControlRequest::MoveTenant { tenant: "a".to_owned(), shard });
+        let answer = loop {
+            if let Some(answer) = herd.answer(token) {
+                break answer;
+            }
+            keep_events(&mut herd, &mut host, 1, provoked % 2 == 0);
+            write_placed(&mut herd, &mut host, 3, NOTHING + provoked);
+            provoked += 1;
+            assert!(provoked < 60, "a tenant never moves");
+        };
+        assert!(matches!(answer, ControlResponse::Done | ControlResponse::Unchanged), "{answer:?}");
+    }
+    assert_eq!(herd.home("vssd-a"), 1, "its shard is not the first one");
+    let told = events(&mut herd, &mut host);
+    let pids: Vec<u16> = told.iter().map(|one| one.pid.get() - NOTHING).collect();
+    assert_eq!(pids, (0..provoked).collect::<Vec<_>>());
+    rest(&mut herd, &mut host, Span::from_millis(1500));
+    let set = kept_events(&mut herd, &mut host);
+    herd.fail(1);
+    host.server_died();
+    connect(&mut herd, &mut host);
+    assert_eq!(events(&mut herd, &mut host), told);
+    assert_eq!(kept_events(&mut herd, &mut host), set);
+    // Its next life is heard, too.
+    write_placed(&mut herd, &mut host, 3, NOTHING);
+    keep_events(&mut herd, &mut host, 1, set[1][1] == 0);
+    let told = events(&mut herd, &mut host);
+    let mut herd = again(herd, &mut host, 2, 8, true);
+    assert_eq!(events(&mut herd, &mut host), told);
+}
+
+/// Goal: a host that provokes events as fast as it can does not wear the flash that the catalog lies on. Method: a thousand events take as
+/// many writes of the catalog as one.
+#[test]
+fn a_flood_of_events_is_written_once() {
+    let mut herd = Herd::new(device(9), 1, 9, Time::ZERO);
+    add_placed(&mut herd, "a", PlacementIsolation::Initial, &[2, 0]);
+    let mut host = Host::new("a", 1);
+    connect(&mut herd, &mut host);
+    keep_events(&mut herd, &mut host, 0, true);
+    let written = |herd: &Herd| herd.shards[0].system_work().0;
+    let mut before = written(&herd);
+    let mut took = Vec::new();
+    for count in [1, 1000] {
+        for lba in 0..count {
+            write_placed(&mut herd, &mut host, lba % 90, NOTHING + lba as u16);
+        }
+        rest(&mut herd, &mut host, Span::from_secs(2));
+        took.push(written(&herd) - before);
+        before = written(&herd);
+    }
+    assert!(took[0] > 0 && took[1] <= 2 * took[0], "{took:?}");
+    let told = events(&mut herd, &mut host);
+    assert_eq!(told.len(), EVENTS_MAX);
+    let mut herd = again(herd, &mut host, 1, 10, true);
+    assert_eq!(events(&mut herd, &mut host), told);
 }
 
 /// Goal: a host that ends reclaim units behind a block each is held up as if it had written them full, by the rate of its vSSD or of its QoS

@@ -64,13 +64,8 @@ fn room_bytes(entry: &SubmissionEntry) -> u32 {
     }
 }
 
-/// Serves an admin command that is about placement; nothing if it is not.
-pub(crate) fn execute(
-    shared: &mut Shared,
-    number: u32,
-    entry: &SubmissionEntry,
-    data: Option<&[u8]>,
-) -> Option<Answer> {
+/// Serves an admin command that is about placement; nothing if it is not. Which events are kept is set in `keeping`.
+pub(crate) fn execute(shared: &mut Shared, number: u32, entry: &SubmissionEntry) -> Option<Answer> {
     let index = shared.associations.kept(number).subsystem?;
     let now = shared.now;
     let errors = shared.associations.kept(number).errors.count;
@@ -92,9 +87,6 @@ pub(crate) fn execute(
             of_subsystem(&subsystem.config)?;
             match SetFeatures::decode(entry) {
                 SetFeatures { feature: fid::DATA_PLACEMENT, .. } => set_placement(entry),
-                SetFeatures { feature: fid::DATA_PLACEMENT_EVENTS, save, .. } => {
-                    set_events(subsystem, entry, save, data.expect("I-T7: data that were planned are there"))
-                }
                 _ => return None,
             }
         }
@@ -233,27 +225,10 @@ fn get_placement(entry: &SubmissionEntry, select: Select) -> Result<Answer, Stat
 }
 
 /// Placement of the namespace that a command names.
-fn of_namespace(subsystem: &Subsystem, nsid: u32) -> Result<PlacementProperties, Status> {
+pub(super) fn of_namespace(subsystem: &Subsystem, nsid: u32) -> Result<PlacementProperties, Status> {
     let namespace = subsystem.config.namespaces.get(&nsid);
     let namespace = namespace.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry())?;
     namespace.properties.placement.ok_or(DISABLED)
-}
-
-fn set_events(
-    subsystem: &mut Subsystem,
-    entry: &SubmissionEntry,
-    save: bool,
-    data: &[u8],
-) -> Result<Answer, Status> {
-    if save {
-        return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
-    }
-    let placement = of_namespace(subsystem, entry.nsid.get())?;
-    let feature = PlacementEventsFeature::decode(entry);
-    let handle = placement.handles.get(feature.handle).ok_or(INVALID)?;
-    let kinds = data.get(..usize::from(feature.count)).filter(|kinds| !kinds.is_empty()).ok_or(INVALID)?;
-    subsystem.placement.enable(handle, kinds, feature.enable).map_err(|()| INVALID)?;
-    Ok(Answer::Result(0))
 }
 
 fn get_events(subsystem: &Subsystem, entry: &SubmissionEntry, select: Select) -> Result<Answer, Status> {

@@ -1,6 +1,6 @@
 //! I/O commands of placement, and where writes go.
 
-use super::{PlacementFigures, group_bits, target_of};
+use super::{PATIENCE, PlacementFigures, group_bits, target_of};
 use crate::config::NamespaceConfig;
 use crate::connection::Connection;
 use crate::io::Plan;
@@ -189,7 +189,9 @@ pub(crate) fn go_on(
             let placed = handles.iter().position(|one| *one == target.handle).unwrap_or(0) as u16;
             let group = target.group.unwrap_or_default().0;
             let pid = PlacementId { group, handle: placed }.encode(group_bits(&placement));
-            keep(subsystem, event_kind::RECLAIM_UNIT_NOT_FULLY_WRITTEN, pid, nsid, *target, now);
+            if keep(subsystem, event_kind::RECLAIM_UNIT_NOT_FULLY_WRITTEN, pid, nsid, *target, now) {
+                session.shared.tick_at = session.shared.tick_at.min(now + PATIENCE);
+            }
         }
         return answer_page(session, connection, slot_index, entry, Vec::new());
     }
@@ -216,28 +218,38 @@ pub(crate) fn target_of_write(placement: Option<&PlacementProperties>, range: &W
     chosen.unwrap_or(PlacementTarget::handle(placement.handles.first()))
 }
 
-/// A write is given to its namespace: if its placement identifier names nothing, that is an event.
+/// A write is given to its namespace: if its placement identifier names nothing, that is an event. Whether it is one that is to be made durable.
 #[inline]
-pub(crate) fn note_write(subsystem: &mut Subsystem, entry: &SubmissionEntry, now: Time) {
+pub(crate) fn note_write(subsystem: &mut Subsystem, entry: &SubmissionEntry, now: Time) -> bool {
     let range = WireRange::decode(entry);
-    if range.directive_type == DIRECTIVE_DATA_PLACEMENT {
-        note_placed_write(subsystem, entry.nsid.get(), range.directive_specific, now);
-    }
+    range.directive_type == DIRECTIVE_DATA_PLACEMENT
+        && note_placed_write(subsystem, entry.nsid.get(), range.directive_specific, now)
 }
 
 #[inline(never)]
-fn note_placed_write(subsystem: &mut Subsystem, nsid: u32, pid: u16, now: Time) {
+fn note_placed_write(subsystem: &mut Subsystem, nsid: u32, pid: u16, now: Time) -> bool {
     let namespace = subsystem.config.namespaces.get(&nsid);
-    let Some(placement) = namespace.and_then(|namespace| namespace.properties.placement) else { return };
-    if target_of(&placement, pid).is_none() {
-        // Among several groups nobody says here which one it goes to.
-        let group = (placement.groups == 1).then_some(ReclaimGroup(0));
-        let first = PlacementTarget { handle: placement.handles.first(), group };
-        keep(subsystem, event_kind::INVALID_PLACEMENT_IDENTIFIER, pid, nsid, first, now);
+    let Some(placement) = namespace.and_then(|namespace| namespace.properties.placement) else {
+        return false;
+    };
+    if target_of(&placement, pid).is_some() {
+        return false;
     }
+    // Among several groups nobody says here which one it goes to.
+    let group = (placement.groups == 1).then_some(ReclaimGroup(0));
+    let first = PlacementTarget { handle: placement.handles.first(), group };
+    keep(subsystem, event_kind::INVALID_PLACEMENT_IDENTIFIER, pid, nsid, first, now)
 }
 
-fn keep(subsystem: &mut Subsystem, kind: u8, pid: u16, nsid: u32, target: PlacementTarget, now: Time) {
+/// Keeps an event, if its host wants it. Whether it is the first one that is to be made durable.
+fn keep(
+    subsystem: &mut Subsystem,
+    kind: u8,
+    pid: u16,
+    nsid: u32,
+    target: PlacementTarget,
+    now: Time,
+) -> bool {
     let event = PlacementEvent {
         kind,
         flags: EVENT_HAS_PID | EVENT_HAS_NSID | target.group.map_or(0, |_| EVENT_HAS_LOCATION),
@@ -248,5 +260,5 @@ fn keep(subsystem: &mut Subsystem, kind: u8, pid: u16, nsid: u32, target: Placem
         handle: target.handle.0.into(),
         ..PlacementEvent::default()
     };
-    subsystem.placement.keep(event);
+    subsystem.placement.keep(event, now)
 }

@@ -2,17 +2,23 @@
 //! ([`diecut_namespace::contract::PlacementProperties`]); here hosts find them, and choose one with each write.
 //!
 //! A subsystem has one endurance group for it: all namespaces with handles lie on one vSSD, whose reclaim groups are those of the endurance group. Placement is enabled
-//! for good. How full reclaim units are is asked of whoever knows media ([`crate::Question`]).
+//! for good. How full reclaim units are is asked of whoever knows media ([`crate::Question`]). Events outlive restarts (`keeping`).
 
 mod admin;
 mod events;
 mod figures;
 mod io;
+mod keeping;
+mod record;
 
 pub(crate) use admin::{directive_receive_bytes, event_types_bytes, execute, room_for_events};
 pub(crate) use events::PlacementLog;
 pub use figures::PlacementFigures;
 pub(crate) use io::{execute_io, go_on, is_ours, note_write, plan_io, target_of_write};
+pub(crate) use keeping::{
+    EventPace, PATIENCE, arrived, deadline, defined, give_up, keep_due, kept, restore, set_events,
+};
+pub use record::{KeepPlacement, KeptPlacement, PlacementRecord};
 
 use crate::config::SubsystemConfig;
 use diecut_namespace::contract::{PlacementProperties, PlacementTarget, ReclaimGroup};

@@ -113,6 +113,8 @@ pub struct World {
     pub records_held: Vec<diecut_nvmf::Keep>,
     /// What was kept of sanitize operations.
     pub sanitizes: BTreeMap<String, diecut_nvmf::SanitizeRecord>,
+    /// What was kept of events of placement, in order.
+    pub events: Vec<diecut_nvmf::PlacementRecord>,
 }
 
 pub fn subsystem() -> SubsystemConfig {
@@ -161,6 +163,7 @@ impl World {
             hold_records: false,
             records_held: Vec::new(),
             sanitizes: BTreeMap::new(),
+            events: Vec::new(),
         };
         let mut actions = Vec::new();
         world.target.set_subsystem(subsystem(), world.now, &mut actions);
@@ -208,6 +211,7 @@ impl World {
                         Keep::Sanitize(keep) => {
                             _ = self.sanitizes.insert(keep.subsystem.as_str().to_owned(), keep.record);
                         }
+                        Keep::Placement(keep) => self.events.push(keep.record),
                     }
                 }
                 Action::Ask(question) if self.keep_questions => self.questions.push(*question),

@@ -5,6 +5,7 @@ use crate::health;
 use crate::job::Progress;
 use crate::owners::Owners;
 use crate::panics::PanicRecord;
+use crate::placement_events;
 use crate::registry::qualified;
 use crate::reservations;
 use crate::sanitize;
@@ -33,6 +34,7 @@ pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: T
         here.plane.nvme.target.set_subsystem(config, now, &mut here.plane.nvme.actions);
         reservations::restore(here, nqn);
         sanitize::restore(here, nqn, now);
+        placement_events::restore(here, nqn);
         health::tell(here, nqn);
         tell_panics(here, nqn);
     }

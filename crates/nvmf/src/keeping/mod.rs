@@ -1,5 +1,11 @@
-//! What the target asks to be made durable, and the answers: reservations that persist through power loss, and sanitize operations.
+//! What the target asks to be made durable, and the answers: reservations that persist through power loss, sanitize operations, and events of
+//! placement.
 
+mod answer;
+
+pub(crate) use answer::kept;
+
+use crate::placement::{KeepPlacement, KeptPlacement};
 use crate::reservation::{KeepReservation, KeptReservation};
 use crate::sanitize::{KeepSanitize, KeptSanitize};
 use diecut_namespace::contract::NamespaceId;
@@ -12,6 +18,8 @@ pub enum Keep {
     Reservation(KeepReservation),
     /// The most recent sanitize operation of a subsystem.
     Sanitize(KeepSanitize),
+    /// Events of placement of a subsystem, and which of them are kept.
+    Placement(KeepPlacement),
 }
 
 /// The answer to [`Keep`].
@@ -21,6 +29,8 @@ pub enum Kept {
     Reservation(KeptReservation),
     /// Of a sanitize operation.
     Sanitize(KeptSanitize),
+    /// Of events of placement.
+    Placement(KeptPlacement),
 }
 
 impl Keep {
@@ -29,6 +39,7 @@ impl Keep {
         match self {
             Keep::Reservation(keep) => Kept::Reservation(keep.kept()),
             Keep::Sanitize(keep) => Kept::Sanitize(keep.kept()),
+            Keep::Placement(keep) => Kept::Placement(keep.kept()),
         }
     }
 }
@@ -39,6 +50,7 @@ impl Kept {
         match self {
             Kept::Reservation(kept) => Kept::Reservation(KeptReservation { is_kept, ..kept }),
             Kept::Sanitize(kept) => Kept::Sanitize(KeptSanitize { is_kept, ..kept }),
+            Kept::Placement(kept) => Kept::Placement(KeptPlacement { is_kept, ..kept }),
         }
     }
 }
@@ -50,6 +62,8 @@ pub(crate) enum Whose {
     Reservation(NamespaceId),
     /// The sanitize operation of this subsystem.
     Sanitize(QualifiedName),
+    /// Which events of placement of this subsystem are kept.
+    Placement(QualifiedName),
 }
 
 /// A change, by its number.
