@@ -204,6 +204,32 @@ fn a_sanitize_that_was_answered_is_carried_out() {
     cuts_at_any_moment();
 }
 
+/// One that goes on after a restart is not over before its subsystem is erased, whichever shard that lives on: the server goes once more meanwhile.
+fn cuts_of_one_that_goes_on() {
+    let mut amid = 0;
+    for seed in 0..24u64 {
+        let shards = 2 + (seed % 2) as u16;
+        let (mut herd, mut owners) = world(shards, 300 + seed);
+        assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+        for round in 0..2 {
+            herd = cut(herd, &mut owners, shards, 400 + 10 * seed + round, seed % 3 != 0);
+            (0..seed * 4).for_each(|_| herd.step());
+        }
+        amid += u32::from(
+            herd.shards[0].state().sanitizes[&subsystem("a").nqn].state == SanitizeState::InProgress,
+        );
+        assert_eq!(owners[0].wait(&mut herd), 0x101, "seed {seed}");
+        owners[0].look(&mut herd, None);
+        owners[1].look(&mut herd, Some(300 + seed));
+    }
+    assert!(amid > 6, "{amid} of 24 went on after two restarts");
+}
+
+#[test]
+fn a_sanitize_that_goes_on_is_not_over_for_other_shards() {
+    cuts_of_one_that_goes_on();
+}
+
 /// Its namespaces stay while it goes on, and no tenant moves.
 fn administrators_wait() {
     let (mut herd, mut owners) = world(2, 40);
@@ -254,6 +280,7 @@ fn namespaces_stay_while_they_are_sanitized() {
 fn planted_bugs_are_noticed() {
     planted::is_noticed("shard: sanitize operations are not restored", cuts_at_any_moment);
     planted::is_noticed("shard: namespaces go while sanitized", administrators_wait);
+    planted::is_noticed("nvmf: a sanitize is gone on with by all shards", cuts_of_one_that_goes_on);
 }
 
 /// Goal: a move beside a Format that erases holds neither up, and hosts are not left waiting for its end: the tenant stays, and who asked is told.

@@ -2,6 +2,7 @@
 
 use super::record::{KeptSanitize, SanitizeRecord, SanitizeState};
 use super::state::Turn;
+use crate::config::Home;
 use crate::event::Action;
 use crate::keeping::{Keep, Whose};
 use crate::reserving;
@@ -40,7 +41,10 @@ pub(crate) fn restore(
     target.shared.now = now;
     let Some(index) = target.shared.subsystems.find(nqn) else { return };
     let subsystem = target.shared.subsystems.get_mut(index);
-    if subsystem.sanitizing.restore(record, &subsystem.config) {
+    // Where it does not live nothing is known of its namespaces: all of none would be erased at once.
+    let is_here =
+        subsystem.config.home == Home::Here || mutant!("nvmf: a sanitize is gone on with by all shards");
+    if is_here && subsystem.sanitizing.restore(record, &subsystem.config) {
         mark!("nvmf: sanitize gone on with after a restart");
         target.shared.later.list_sanitizing(index);
         target.sweep(actions);
