@@ -344,7 +344,8 @@ pub(crate) fn set_panics(shared: &mut Shared, nqn: &QualifiedName, told: PanicsT
     if subsystem.ocp.panics == told {
         return;
     }
-    if !told.record.is_empty() {
+    // One of another subsystem, which is only counted, is no news of it.
+    if !told.record.is_empty() && told.record != subsystem.ocp.panics.record {
         let mut capture = capture_of(subsystem, told.record.clone(), firmware, now);
         capture.latency_us = 0;
         subsystem.ocp.telemetry.skip_generations(told.count - 1);

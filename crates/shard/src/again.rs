@@ -50,11 +50,12 @@ impl<M: Divide> Shard<M> {
     /// part of the device. It serves when the first shard had it open.
     pub fn again(remains: Remains<M>, config: ShardConfig, now: Time) -> Shard<M> {
         let Remains { media, pool, seat, told } = remains;
+        let panics = config.panics.clone();
         let mut shard = Shard::seated(media, config, seat, now);
         shard.opening = Opening::of_ruins();
         shard.here.placement.duties.ruins = Some(Ruins { pool, again: None });
         shard.here.placement.outgoing = told;
-        shard.here.placement.outgoing.push((ShardIndex(0), ShardMessage(Message::Fell)));
+        shard.here.placement.outgoing.push((ShardIndex(0), ShardMessage(Message::Fell(panics))));
         shard
     }
 }

@@ -78,6 +78,7 @@ mod opening;
 mod orders;
 mod owners;
 pub mod panics;
+mod panics_told;
 mod peer;
 mod placement;
 mod placement_events;

@@ -8,6 +8,7 @@ use crate::lead;
 use crate::leveling;
 use crate::opening::{Opening, open_own_stores, serve};
 use crate::owners::Owners;
+use crate::panics_told;
 use crate::peer::{Alloc, Answer, Message, Order, ShardMessage, World};
 use crate::relocation;
 use crate::returns;
@@ -27,7 +28,8 @@ pub(crate) fn told<M: Divide>(
     now: Time,
     actions: &mut Vec<drive::Action>,
 ) {
-    let is_for_member = matches!(message.0, Message::Order(..) | Message::Media(_) | Message::Kept(_));
+    let is_for_member =
+        matches!(message.0, Message::Order(..) | Message::Media(_) | Message::Kept(_) | Message::Panicked(_));
     let is_for_any = matches!(message.0, Message::Passed(_));
     assert!(
         is_for_any || is_for_member == here.placement.is_member(),
@@ -57,7 +59,8 @@ pub(crate) fn told<M: Divide>(
             here.placement.attendance.media_done(completion.token.0);
             here.plane.flash.foreign.push(completion);
         }
-        Message::Fell => unreachable!("I-S35: looked at before"),
+        Message::Panicked(panics) => panics_told::hear(here, panics),
+        Message::Fell(_) => unreachable!("I-S35: looked at before"),
         Message::Passed(number) => {
             relocation::all_arrived(here, now);
             if here.placement.is_member() {

@@ -7,6 +7,7 @@ use crate::door::Luggage;
 use crate::flash::MovedStore;
 use crate::inquiry::{Findings, Inquiry};
 use crate::ledger::Group;
+use crate::panics::PanicRecord;
 use crate::step::Step;
 use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
@@ -34,7 +35,8 @@ impl fmt::Debug for ShardMessage {
             Message::Passed(number) => write!(f, "passed: order {number}"),
             Message::Keep(keep) => write!(f, "{keep:?}"),
             Message::Kept(kept) => write!(f, "{kept:?}"),
-            Message::Fell => write!(f, "failed, and began again"),
+            Message::Fell(_) => write!(f, "failed, and began again"),
+            Message::Panicked(panics) => write!(f, "failures: {}", panics.len()),
         }
     }
 }
@@ -56,8 +58,10 @@ pub(crate) enum Message {
     Keep(Box<Keep>),
     /// Its answer.
     Kept(Kept),
-    /// To the first shard: the sender failed, and this is its next life ([`crate::remains`]).
-    Fell,
+    /// To the first shard: the sender failed, and this is its next life ([`crate::remains`]), which knows of these failures.
+    Fell(Arc<[PanicRecord]>),
+    /// Of the first shard: what failed so far.
+    Panicked(Arc<[PanicRecord]>),
 }
 
 /// What exists, and where.
@@ -275,12 +279,16 @@ impl ShardMessage {
             | Message::Passed(_)
             | Message::Keep(_)
             | Message::Kept(_)
-            | Message::Fell => {}
+            | Message::Fell(_)
+            | Message::Panicked(_) => {}
         }
     }
 
-    /// Whether a shard says that it failed.
-    pub(crate) fn is_of_fall(&self) -> bool {
-        matches!(self.0, Message::Fell)
+    /// If a shard says that it failed, what it knows of failures.
+    pub(crate) fn of_fall(&self) -> Option<Arc<[PanicRecord]>> {
+        match &self.0 {
+            Message::Fell(panics) => Some(Arc::clone(panics)),
+            _ => None,
+        }
     }
 }

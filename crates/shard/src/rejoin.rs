@@ -13,19 +13,27 @@ use crate::attendance::{Absence, Sent, answer_for, is_lost};
 use crate::job::{Job, Progress};
 use crate::ledger::Held;
 use crate::owners::Owners;
+use crate::panics::PanicRecord;
+use crate::panics_told;
 use crate::peer::{Answer, Back, Message, Order, ShardMessage};
 use crate::placement::Placement;
 use crate::returns;
 use crate::seat::ShardIndex;
 use crate::step::Step;
 use diecut_media::Divide;
-use diecut_units::mark;
+use diecut_units::{mark, mutant};
 use diecut_vssd::account_for_exchanges;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A shard began again. `goes_on`: the server is open, and no group is between the shard and another one.
-pub(crate) fn fell<M: Divide>(here: &mut Owners<M>, shard: ShardIndex, goes_on: bool) {
+pub(crate) fn fell<M: Divide>(
+    here: &mut Owners<M>,
+    shard: ShardIndex,
+    goes_on: bool,
+    panics: Arc<[PanicRecord]>,
+) {
+    panics_told::hear(here, panics);
     let attendance = &mut here.placement.attendance;
     if !goes_on || attendance.lacks(shard.0) {
         mark!("shard: all begin anew with one that failed");
@@ -115,7 +123,9 @@ fn account_for<M: Divide>(here: &mut Owners<M>, shard: u16, back: Back) -> Vec<u
     }
     account_for_exchanges(pool, &back.channels, &back.exchanges);
     let lies = |die: u32| back.channels.contains(&geometry.die_at(die).channel.0);
-    evenness.under_way.retain(|dies| !dies.iter().any(|&die| lies(die)) || back.exchanges.contains(dies));
+    if !mutant!("shard: exchanges that ended with a shard that failed are waited for") {
+        evenness.under_way.retain(|dies| !dies.iter().any(|&die| lies(die)) || back.exchanges.contains(dies));
+    }
     let known: BTreeSet<u32> = here.registry.state.vssds.values().map(|vssd| vssd.number).collect();
     let numbers = back.vssds.iter().map(|(id, ..)| id.0);
     numbers.filter(|number| !known.contains(number)).collect()

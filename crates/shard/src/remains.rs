@@ -11,6 +11,7 @@
 
 use crate::opening::Opening;
 use crate::owners::Owners;
+use crate::panics_told;
 use crate::peer::{Answer, Back, Message, Order, ShardMessage};
 use diecut_media::Divide;
 use diecut_units::{Time, mark};
@@ -18,6 +19,9 @@ use diecut_vssd::{DieTimesView, Pool};
 
 /// Takes a message of another shard before this one opens again.
 pub(crate) fn told<M: Divide>(here: &mut Owners<M>, message: ShardMessage, now: Time) {
+    if let Message::Panicked(panics) = message.0 {
+        return panics_told::hear(here, panics);
+    }
     let Owners { plane, placement, .. } = here;
     let media = &mut plane.flash.media;
     let ruins = placement.duties.ruins.as_mut().expect("I-S35: a shard that failed has ruins");
@@ -31,7 +35,12 @@ pub(crate) fn told<M: Divide>(here: &mut Owners<M>, message: ShardMessage, now: 
         Message::Media(command) => media.submit(command, now),
         // Of hosts that are gone, or of a move that ends everything.
         Message::Kept(_) | Message::Passed(_) => {}
-        Message::Answer(..) | Message::MediaDone(_) | Message::Wear(_) | Message::Keep(_) | Message::Fell => {
+        Message::Panicked(_)
+        | Message::Answer(..)
+        | Message::MediaDone(_)
+        | Message::Wear(_)
+        | Message::Keep(_)
+        | Message::Fell(_) => {
             unreachable!("I-S5: these are for the first shard")
         }
     }

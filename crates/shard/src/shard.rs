@@ -28,7 +28,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion};
 use diecut_nvmf as target;
 use diecut_spec::TenantSpec;
-use diecut_units::{ProtectedMemory, Time};
+use diecut_units::{ProtectedMemory, Time, mutant};
 use diecut_volume::ReclaimUnit;
 use diecut_vssd::{Places, Pool, VssdId};
 use std::collections::BTreeMap;
@@ -335,7 +335,8 @@ impl<M: Divide> Shard<M> {
 
     /// Takes what came before everything was open.
     fn take_early(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
-        for event in std::mem::take(&mut self.opening.early) {
+        let early = std::mem::take(&mut self.opening.early).into_iter();
+        for event in early.filter(|_| !mutant!("shard: what came before a shard served is forgotten")) {
             self.handle(event, now, actions);
         }
     }
@@ -370,9 +371,9 @@ impl<M: Divide> Drive for Shard<M> {
                 remains::told(&mut self.here, message, now);
                 return self.here.hand_out(now, actions);
             }
-            if message.is_of_fall() {
+            if let Some(panics) = message.of_fall() {
                 let goes_on = self.opening.is_ready() && !self.jobs.is_moving_with(from.0);
-                rejoin::fell(&mut self.here, from, goes_on);
+                rejoin::fell(&mut self.here, from, goes_on, panics);
                 self.work_jobs(now, actions);
                 return self.here.hand_out(now, actions);
             }

@@ -226,6 +226,11 @@ impl Rig {
         for lba in 100..140 {
             self.write_to(1, 2, lba, &[9]);
         }
+        self.fail_now(book)
+    }
+
+    /// The same in its next turn, or soon.
+    fn fail_now(&mut self, book: &mut PanicBook) -> Verdict {
         self.write_to(1, 2, FAILS_AT, &[9]);
         self.run_until(|rig| rig.failed);
         self.failed = false;
@@ -395,4 +400,163 @@ fn a_question_outlives_two_failures() {
     let Some(ControlResponse::Status(status)) = rig.answer(STATUS) else { panic!("it is answered") };
     assert_eq!(status.vssds.len(), 2);
     assert!(rig.shards.check_account().is_empty(), "{:?}", rig.shards.check_account());
+}
+
+/// Blocks that are written until something is exchanged.
+const WORN: std::ops::Range<u64> = 200..LBAS;
+
+impl Rig {
+    fn second(&self) -> &diecut_shard::Shard<Device> {
+        self.shards.all().nth(1).unwrap()
+    }
+
+    /// Whether an exchange is under way on the second shard.
+    fn is_exchanging(&self) -> bool {
+        !self.second().pool().migration_status().exchanges.is_empty()
+    }
+
+    /// Writes a little of what is worn.
+    fn wear(&mut self, round: u64) {
+        let first = WORN.start + round * 8 % (WORN.end - WORN.start);
+        self.write_to(1, 2, first, &std::array::from_fn::<u64, 8, _>(|at| first + at as u64));
+        self.run_until(|rig| !rig.done.is_empty());
+        self.done.pop().unwrap().result.unwrap();
+    }
+
+    /// All that was to be done is, and the accounts are true. The channels that nobody uses can be had, and nothing was lost.
+    fn check_evenness(&mut self, what: &str) {
+        self.run_until(|rig| rig.shards.is_at_rest());
+        assert!(self.shards.check_account().is_empty(), "{what}: {:?}", self.shards.check_account());
+        self.shards.all().for_each(|shard| shard.check_shares());
+        self.shards.all().for_each(|shard| shard.pool().check_invariants());
+        for lba in WORN.step_by(7) {
+            assert_eq!(self.read(lba), lba, "{what}");
+        }
+        let both = VssdSpec { throughput_level: 2, ..VssdSpec::new("both", "a", Isolation::Channel, 280) };
+        assert_eq!(self.ask(ControlRequest::CreateVssd(both)), ControlResponse::Done, "{what}");
+    }
+}
+
+/// A rig whose second shard's tenant wore its channel until just before something is exchanged for that: what is due next is asked for in
+/// the next turns.
+fn worn() -> Rig {
+    let mut rig = Rig::new();
+    set_up(&mut rig);
+    rig.done(ControlRequest::SetWear(WearSettings {
+        channel_threshold_erases: Some(8),
+        die_threshold_erases: Some(8),
+        rate: Some(Size(0)),
+        ..WearSettings::default()
+    }));
+    for round in 0.. {
+        rig.wear(round);
+        if round >= (WORN.end - WORN.start) / 8
+            && (rig.shards.lead().is_administering() || rig.is_exchanging())
+        {
+            return rig;
+        }
+        assert!(round < 20_000, "nothing is ever exchanged");
+    }
+    rig
+}
+
+/// Turns until something is exchanged, and until that is over.
+fn turns_of_an_exchange() -> [usize; 2] {
+    let mut rig = worn();
+    let mut turns = 0;
+    [true, false].map(|is_exchanging| {
+        while rig.is_exchanging() != is_exchanging {
+            rig.step();
+            turns += 1;
+            assert!(turns < 1_000_000, "an exchange never begins, or never ends");
+        }
+        turns
+    })
+}
+
+/// The shard of an exchange fails after so many turns: before the exchange, in the midst of it, or in the turn in which it ends, so that nobody was
+/// told. Whether it was under way.
+/// `is_last`: nothing is to be exchanged any more when it is back, so nothing puts right what was forgotten.
+fn fail_after(turns: usize, is_last: bool) -> bool {
+    const TOKEN: ControlToken = ControlToken(1 << 43);
+    let mut rig = worn();
+    (0..turns).for_each(|_| rig.step());
+    let is_exchanging = rig.is_exchanging();
+    rig.fail_now(&mut PanicBook::default());
+    if is_last {
+        let off = WearSettings {
+            channel_threshold_erases: Some(0),
+            die_threshold_erases: Some(0),
+            ..WearSettings::default()
+        };
+        rig.ask_as(TOKEN, ControlRequest::SetWear(off));
+    }
+    rig.run_until(Rig::is_back);
+    rig.check_evenness(&format!("a failure after {turns} turns"));
+    is_exchanging
+}
+
+/// A failure before an exchange, at moments along it, and in each turn around its end.
+fn exchanges_of_a_shard_that_fails() {
+    let [begun, over] = turns_of_an_exchange();
+    let along = (1..8).map(|eighth| begun + (over - begun) * eighth / 8);
+    let around_begin = begun.saturating_sub(6)..begun + 3;
+    let mut amid = 0;
+    for turns in around_begin.chain(along).chain(over - 3..over + 2) {
+        amid += u32::from(fail_after(turns, false));
+        fail_after(turns, true);
+    }
+    assert!(amid >= 8, "{amid} times an exchange was under way");
+}
+
+/// Goal: an exchange for even wear whose shard fails goes on, and one that ended with it, or was forgotten, is waited for by nobody: its channels can be
+/// had again. Method: a check that fails at moments before it, all along it, and in each turn around its end.
+#[test]
+fn an_exchange_goes_on_or_is_forgotten_when_its_shard_fails() {
+    exchanges_of_a_shard_that_fails();
+}
+
+/// A request that is written into the catalog, and a failure of the second shard after each number of turns.
+fn catalog_on_a_shard_that_fails() {
+    const TOKEN: ControlToken = ControlToken(1 << 42);
+    let begin = || {
+        let mut rig = Rig::new();
+        set_up(&mut rig);
+        rig.ask_as(TOKEN, ControlRequest::CreateTenant(TenantSpec::new("later")));
+        rig
+    };
+    let mut rig = begin();
+    let is_answer =
+        |(_, action): &(u16, Action)| matches!(action, Action::Answer { token, .. } if *token == TOKEN);
+    let turns = (0..100_000).find(|_| {
+        rig.step();
+        rig.actions.iter().any(is_answer)
+    });
+    for turns in 0..turns.expect("it is answered") {
+        let mut rig = begin();
+        (0..turns).for_each(|_| rig.step());
+        rig.fail_now(&mut PanicBook::default());
+        rig.run_until(Rig::is_back);
+        assert_eq!(rig.answer(TOKEN), Some(ControlResponse::Done), "a failure after {turns} turns");
+        assert!(rig.shards.lead().state().tenants.contains_key("later"));
+    }
+}
+
+/// Goal: a request that is being written into the catalog is carried out whenever the second shard fails, and one shard is enough. Method: a failure
+/// after each number of turns.
+#[test]
+fn the_catalog_is_written_beside_a_failure_in_any_turn() {
+    catalog_on_a_shard_that_fails();
+}
+
+/// The test of exchanges fails where a bug is planted.
+#[test]
+#[cfg(feature = "mutants")]
+fn a_planted_bug_of_exchanges_is_noticed() {
+    use diecut_units::marks::{mutant_reached_count, plant_mutant};
+    assert!(plant_mutant(Some("shard: exchanges that ended with a shard that failed are waited for")));
+    let noticed = catch_unwind(exchanges_of_a_shard_that_fails).is_err();
+    let reached = mutant_reached_count();
+    plant_mutant(None);
+    assert!(reached > 0 && noticed, "reached {reached} times");
 }

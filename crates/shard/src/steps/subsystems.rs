@@ -4,7 +4,7 @@ use crate::control::PathState;
 use crate::health;
 use crate::job::Progress;
 use crate::owners::Owners;
-use crate::panics::PanicRecord;
+use crate::panics_told;
 use crate::placement_events;
 use crate::registry::qualified;
 use crate::reservations;
@@ -12,7 +12,7 @@ use crate::sanitize;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvme::log_page::AnaState;
-use diecut_nvmf::{Home, NamespaceConfig, PanicsTold, SubsystemConfig};
+use diecut_nvmf::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::Time;
 
 /// Tells the target what a subsystem looks like now.
@@ -36,27 +36,8 @@ pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: T
         sanitize::restore(here, nqn, now);
         placement_events::restore(here, nqn);
         health::tell(here, nqn);
-        tell_panics(here, nqn);
+        panics_told::tell(here, nqn);
     }
-}
-
-/// Tells the target of panics. Of one that happened at work for a vSSD of the subsystem its hosts read what failed, and where; what the
-/// shard did before is of other tenants, too, and administrators alone read that.
-fn tell_panics<M: Divide>(here: &mut Owners<M>, nqn: &str) {
-    let panics = &here.config.panics;
-    let (Some(last), Some(record)) = (panics.last(), here.registry.state.subsystems.get(nqn)) else { return };
-    let state = &here.registry.state;
-    let vssd_of = |volume| Some(state.vssds.get(&state.volumes.get(volume)?.vssd)?.number);
-    let own: Vec<u32> = record.namespaces.iter().filter_map(|one| vssd_of(&one.volume)).collect();
-    let concerns = |panic: &&PanicRecord| panic.vssd.is_some_and(|vssd| own.contains(&vssd));
-    let text = panics.iter().rev().find(concerns).map(|panic| {
-        let (commands, notices) = (Vec::new(), Vec::new());
-        PanicRecord { commands, notices, ..panic.clone() }.describe().into_bytes()
-    });
-    let mut ids = [0; 4];
-    ids.iter_mut().zip(panics.iter().rev()).for_each(|(id, panic)| *id = panic.id());
-    let told = PanicsTold { count: last.number, ids, record: text.unwrap_or_default() };
-    here.plane.nvme.target.set_panics(&qualified(nqn), told);
 }
 
 /// What a subsystem looks like here.

@@ -8,6 +8,7 @@ use diecut_initiator::*;
 use diecut_nvme::{QualifiedName, Status as NvmeStatus, SubmissionEntry, opcode};
 use diecut_shard::control::*;
 use diecut_shard::drive::*;
+use diecut_shard::panics::PanicRecord;
 use diecut_shard::{PoolConfig, Seat, Shard, ShardConfig, divide, gather};
 use diecut_spec::{Isolation, Size};
 use diecut_testing::Random;
@@ -119,14 +120,21 @@ impl Herd {
         (device, now)
     }
 
-    /// A shard that is not the first one fails between two turns, and begins again by itself. Its streams are gone.
+    /// A shard that is not the first one fails between two turns, and begins again by itself. Its streams are gone, and its applications.
     pub fn fail(&mut self, at: usize) {
+        self.applications.retain(|_, home| *home != Some(at));
         for stream in self.streams.values_mut().filter(|stream| stream.shard == Some(at)) {
             (stream.shard, stream.gone) = (None, true);
         }
         let failed = self.shards.remove(at);
         let next = Shard::again(failed.into_remains(Vec::new()), self.config.clone(), self.now);
         self.shards.insert(at, next);
+    }
+
+    /// As [`Herd::fail`]; the next life knows of these failures.
+    pub fn fail_with(&mut self, at: usize, panics: &[PanicRecord]) {
+        self.config.panics = panics.into();
+        self.fail(at);
     }
 
     fn note(&mut self, what: u64) {
