@@ -186,6 +186,12 @@ impl AsynchronousEvent {
     /// Notice: a namespace was added, removed or changed; read the changed namespace list (figure 147).
     pub const NAMESPACE_ATTRIBUTE_CHANGED: AsynchronousEvent =
         AsynchronousEvent { kind: 2, information: 0x00, log_page: crate::log_page::lid::CHANGED_NAMESPACES };
+    /// Notice: the controller captured telemetry; read its page (figure 147).
+    pub const TELEMETRY_CAPTURED: AsynchronousEvent = AsynchronousEvent {
+        kind: 2,
+        information: 0x02,
+        log_page: crate::log_page::lid::TELEMETRY_CONTROLLER,
+    };
     /// Notice: the state of a path changed; read the page of asymmetric namespace access (figure 147).
     pub const ACCESS_CHANGED: AsynchronousEvent = AsynchronousEvent {
         kind: 2,

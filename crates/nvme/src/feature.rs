@@ -135,6 +135,8 @@ pub fn number_of_queues(submission: u16, completion: u16) -> u32 {
 /// Asynchronous event configuration (Base 2.0 section 5.27.1.9): bit 8 enables namespace attribute notices, bit 31
 /// discovery log page change notices, as in OAES; bits 7:0 the critical warnings.
 pub const EVENT_NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
+/// As [`EVENT_NAMESPACE_ATTRIBUTE`]: telemetry log notices. No bit of OAES says that there are some: whoever has the telemetry pages has them.
+pub const EVENT_TELEMETRY: u32 = 1 << 10;
 /// As [`EVENT_NAMESPACE_ATTRIBUTE`], and in OAES: asymmetric namespace access change notices.
 pub const EVENT_ACCESS_CHANGE: u32 = 1 << 11;
 /// See [`EVENT_NAMESPACE_ATTRIBUTE`].

@@ -2,7 +2,7 @@
 
 use crate::config::SubsystemConfig;
 use crate::connection::Connection;
-use crate::controller::{Answer, monitor_bytes, smart_of};
+use crate::controller::{Answer, Notice, monitor_bytes, smart_of};
 use crate::event::Action;
 use crate::io::offer::{is_offered, takes};
 use crate::ocp::{
@@ -190,7 +190,13 @@ fn page(shared: &mut Shared, number: u32, index: u32, log: &GetLogPage, debug_lo
             }
             subsystem.ocp.telemetry.page(log.page)
         }
-        lid::TELEMETRY_CONTROLLER => subsystem.ocp.telemetry.page(log.page),
+        lid::TELEMETRY_CONTROLLER => {
+            if !log.retain_event {
+                subsystem.ocp.telemetry.read();
+                shared.associations.kept_mut(number).events.telemetry = Notice::Quiet;
+            }
+            shared.subsystems.get(index).ocp.telemetry.page(log.page)
+        }
         _ => return None,
     })
 }
@@ -321,37 +327,41 @@ pub(crate) fn ask(
     actions.push(Action::Ask(Box::new(Question { subsystem, waits, updates, namespace })));
 }
 
-/// What media did for a subsystem is told. A command that triggered the debug log is explained by it.
-pub(crate) fn take(shared: &mut Shared, tidings: &Tidings) {
+/// What media did for a subsystem is told. A command that triggered the debug log is explained by it: whether there is telemetry of that.
+pub(crate) fn take(shared: &mut Shared, tidings: &Tidings) -> bool {
     let (now, firmware) = (shared.now, ascii_padded(&shared.config.firmware));
-    let Some(index) = shared.subsystems.find(&tidings.subsystem) else { return };
+    let Some(index) = shared.subsystems.find(&tidings.subsystem) else { return false };
     let subsystem = shared.subsystems.get_mut(index);
     let MediaFigures { erases_max, erases_min, erases_average, free_percent, .. } = tidings.figures;
     assert!(erases_min <= erases_average && erases_average <= erases_max, "I-T19: figures of media agree");
     assert!(free_percent <= 100, "I-T19: figures of media agree");
     subsystem.ocp.figures = tidings.figures;
     subsystem.placement.figures = tidings.placement.clone();
-    if tidings.waits.is_none() {
+    let is_captured = tidings.waits.is_none();
+    if is_captured {
         capture(subsystem, tidings.debug_log.clone(), firmware, now);
     }
+    is_captured
 }
 
-/// What hosts of a subsystem are told of panics. A new one is captured in controller-initiated telemetry.
-pub(crate) fn set_panics(shared: &mut Shared, nqn: &QualifiedName, told: PanicsTold) {
+/// What hosts of a subsystem are told of panics. A new one is captured in controller-initiated telemetry: whether one was.
+pub(crate) fn set_panics(shared: &mut Shared, nqn: &QualifiedName, told: PanicsTold) -> bool {
     let (now, firmware) = (shared.now, ascii_padded(&shared.config.firmware));
-    let Some(index) = shared.subsystems.find(nqn) else { return };
+    let Some(index) = shared.subsystems.find(nqn) else { return false };
     let subsystem = shared.subsystems.get_mut(index);
     if subsystem.ocp.panics == told {
-        return;
+        return false;
     }
     // One of another subsystem, which is only counted, is no news of it.
-    if !told.record.is_empty() && told.record != subsystem.ocp.panics.record {
+    let is_captured = !told.record.is_empty() && told.record != subsystem.ocp.panics.record;
+    if is_captured {
         let mut capture = capture_of(subsystem, told.record.clone(), firmware, now);
         capture.latency_us = 0;
         subsystem.ocp.telemetry.skip_generations(told.count - 1);
         subsystem.ocp.telemetry.capture(&capture, "panic: an inner check failed");
     }
     subsystem.ocp.panics = told;
+    is_captured
 }
 
 /// A latency triggered the debug log, and this is what is known of it.

@@ -35,7 +35,7 @@ use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark, mutant};
 
 /// Notes something for each controller of a subsystem, and tells their hosts; nothing if there is no such subsystem.
-fn tell_hosts_of(
+pub(crate) fn tell_hosts_of(
     target: &mut Target,
     nqn: &QualifiedName,
     note: impl Fn(&mut Association),
@@ -115,9 +115,11 @@ impl Target {
     ///
     /// # Panics
     /// If there is a record of a panic and none was counted.
-    pub fn set_panics(&mut self, nqn: &QualifiedName, told: PanicsTold) {
+    pub fn set_panics(&mut self, nqn: &QualifiedName, told: PanicsTold, actions: &mut Vec<Action>) {
         assert!(told.record.is_empty() || told.count > 0, "I-T15: a panic that is told of was counted");
-        pages::set_panics(&mut self.shared, nqn, told);
+        if pages::set_panics(&mut self.shared, nqn, told) {
+            tell_hosts_of(self, nqn, Association::telemetry_captured, actions);
+        }
     }
 
     /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.

@@ -2,11 +2,13 @@
 
 use crate::admin;
 use crate::connection::Phase;
+use crate::controller::Association;
 use crate::event::Action;
 use crate::ocp::Tidings;
 use crate::pages;
 use crate::placement;
 use crate::queue::SlotState;
+use crate::relocation::tell_hosts_of;
 use crate::target::Target;
 use crate::token::{connection_of, slot_of};
 use diecut_namespace::contract::CommandToken;
@@ -16,7 +18,9 @@ use diecut_units::mark;
 impl Target {
     /// What media did is told: a command that waited for it goes on.
     pub(crate) fn told(&mut self, tidings: &Tidings, actions: &mut Vec<Action>) {
-        pages::take(&mut self.shared, tidings);
+        if pages::take(&mut self.shared, tidings) {
+            tell_hosts_of(self, &tidings.subsystem, Association::telemetry_captured, actions);
+        }
         let Some(token) = tidings.waits else { return };
         answer(self, token, tidings, actions);
         // Somebody may have preempted its host.

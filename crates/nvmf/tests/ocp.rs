@@ -2,7 +2,8 @@
 //! as nvme-cli does, over a namespace that answers when the test wants it to.
 
 mod world;
-use diecut_nvme::admin::{GetLogPage, Identify};
+use diecut_nvme::admin::{AsynchronousEvent, GetLogPage, Identify};
+use diecut_nvme::feature::{EVENT_ACCESS_CHANGE, EVENT_NAMESPACE_ATTRIBUTE, EVENT_TELEMETRY, SetFeatures};
 use diecut_nvme::identify::{CTRATT_UUID_LIST, IdentifyController, LPA_TELEMETRY, cns};
 use diecut_nvme::log_page::lid;
 use diecut_nvme::ocp::{
@@ -286,6 +287,62 @@ fn windows() {
     assert_eq!(log.active.measured(Bucket::ALL[0], CommandKind::Read).0, 40, "a second has not passed");
 }
 
+fn wants_events(world: &mut World, admin: ConnectionId, value: u32) -> Status {
+    let mut entry = SubmissionEntry { opcode: opcode::admin::SET_FEATURES, ..SubmissionEntry::default() };
+    let feature = feature::fid::ASYNCHRONOUS_EVENT_CONFIGURATION;
+    SetFeatures { feature, save: false, value }.encode(&mut entry);
+    world.command(admin, entry, &[]).status
+}
+
+/// Goal: hosts are told of controller-initiated telemetry, once until they read it, and those who come afterwards as long as nobody has.
+/// Method: a host asks for all that Identify says there is, as SPDK does, a second one for nothing; slow reads; then a panic.
+fn tell_telemetry() {
+    let (mut world, admin, io) = world();
+    let (other, _) = world.admin(SUBSYSTEM, Digests::NONE);
+    let all = EVENT_TELEMETRY | EVENT_NAMESPACE_ATTRIBUTE | EVENT_ACCESS_CHANGE | 0x1F;
+    assert_eq!(wants_events(&mut world, admin, all), Status::SUCCESS);
+    let debug_trigger = TriggerBits::of(Bucket::ALL[3], CommandKind::Read).0.into();
+    let configuration = LatencyConfiguration { debug_trigger, ..LatencyConfiguration::default() };
+    assert_eq!(configure(&mut world, admin, &configuration.encode()), Status::SUCCESS);
+    let (request, of_other) = (world.ask_for_event(admin), world.ask_for_event(other));
+    read_that_takes(&mut world, io, 300);
+    let told = u64::from(AsynchronousEvent::TELEMETRY_CAPTURED.encode());
+    assert_eq!(world.reply(admin, request).expect("told").result, told);
+    assert!(world.reply(other, of_other).is_none(), "it did not want to know");
+    let slow_again = |world: &mut World| {
+        page(world, admin, ocp::lid::LATENCY_DEBUG, 16);
+        read_that_takes(world, io, 300);
+    };
+    let request = world.ask_for_event(admin);
+    slow_again(&mut world);
+    let retained = GetLogPage { retain_event: true, ..GetLogPage::of(lid::TELEMETRY_CONTROLLER, 512) };
+    page_at(&mut world, admin, retained, 0).unwrap();
+    slow_again(&mut world);
+    assert!(world.reply(admin, request).is_none(), "masked until the page is read");
+    assert_eq!(wants_events(&mut world, other, EVENT_TELEMETRY), Status::SUCCESS);
+    assert_eq!(world.reply(other, of_other).expect("nobody has read it").result, told);
+    page(&mut world, admin, lid::TELEMETRY_CONTROLLER, 512);
+    let (late, _) = world.admin(SUBSYSTEM, Digests::NONE);
+    assert_eq!(wants_events(&mut world, late, EVENT_TELEMETRY), Status::SUCCESS);
+    let of_late = world.ask_for_event(late);
+    assert!(world.reply(late, of_late).is_none(), "it was read");
+    slow_again(&mut world);
+    assert_eq!(world.reply(admin, request).expect("told again").result, told);
+    assert_eq!(world.reply(late, of_late).expect("told").result, told);
+    page(&mut world, admin, lid::TELEMETRY_CONTROLLER, 512);
+    let request = world.ask_for_event(admin);
+    let panic = PanicsTold { count: 1, ids: [8, 0, 0, 0], record: b"planted".to_vec() };
+    let mut actions = Vec::new();
+    world.target.set_panics(&name(SUBSYSTEM), panic, &mut actions);
+    world.act(actions);
+    assert_eq!(world.reply(admin, request).expect("told of a panic").result, told);
+}
+
+#[test]
+fn hosts_are_told_of_telemetry() {
+    tell_telemetry();
+}
+
 #[test]
 fn planted_bugs_are_noticed() {
     windows();
@@ -293,6 +350,7 @@ fn planted_bugs_are_noticed() {
     diecut_testing::planted::all_are_noticed(&[
         ("nvmf: no minimum window of latencies", windows),
         ("nvmf: static latency buckets stay active", static_buckets),
+        ("nvmf: telemetry that was captured is not told", tell_telemetry),
     ]);
 }
 
@@ -308,13 +366,13 @@ fn panics_of_the_server_are_told() {
     assert_eq!(recovery(&mut world)[31], 0);
     let nqn = name(SUBSYSTEM);
     let others = PanicsTold { count: 3, ids: [7, 9, 9, 0], record: Vec::new() };
-    world.target.set_panics(&nqn, others);
+    world.target.set_panics(&nqn, others, &mut Vec::new());
     let page = recovery(&mut world);
     assert_eq!((page[31], ids(&page), page[4]), (3, [7, 9], 0), "no panic goes on");
     assert_eq!(telemetry(&mut world)[382], 0, "what failed for others is not told");
     let own = PanicsTold { count: 4, ids: [8, 7, 9, 9], record: b"planted".to_vec() };
     for _ in 0..2 {
-        world.target.set_panics(&nqn, own.clone());
+        world.target.set_panics(&nqn, own.clone(), &mut Vec::new());
         let captured = telemetry(&mut world);
         assert_eq!(
             (captured[382], captured[383]),

@@ -26,7 +26,7 @@ pub(crate) fn tell<M: Divide>(here: &mut Owners<M>, nqn: &str) {
     let mut ids = [0; 4];
     ids.iter_mut().zip(panics.iter().rev()).for_each(|(id, panic)| *id = panic.id());
     let told = PanicsTold { count: last.number, ids, record: text.unwrap_or_default() };
-    here.plane.nvme.target.set_panics(&qualified(nqn), told);
+    here.plane.nvme.target.set_panics(&qualified(nqn), told, &mut here.plane.nvme.actions);
 }
 
 /// Something failed on another shard. Hosts are told, and the first shard tells the others. What is known already may be newer.

@@ -480,6 +480,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("nvmf: capabilities of features not told", "crates/nvmf/tests/features.rs", "hosts of seeds ask for no features"),
     ("nvmf: zones that changed are not told", "crates/nvmf/tests/zones.rs", "hosts of seeds ask for no such events"),
     ("nvmf: a chunk notification is not told", "crates/nvmf/tests/chunks.rs", "as the one before"),
+    ("nvmf: telemetry that was captured is not told", "crates/nvmf/tests/ocp.rs", "as the one before"),
     ("nvmf: warnings are kept from hosts", "crates/nvmf/tests/features.rs", "hosts of seeds set no thresholds"),
     ("namespace: copies overtake themselves", "crates/namespace/tests/against_a_model.rs", "copies of seeds are seldom larger than a piece and onto themselves"),
     ("volume: copy takes lost blocks for zeros", "crates/volume/tests/copies.rs", "hosts of seeds copy what is certain"),

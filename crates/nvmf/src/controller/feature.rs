@@ -3,8 +3,8 @@ use super::{Answer, Association, Surroundings, TemperatureRange, chunks};
 use crate::placement;
 use diecut_nvme::feature::{
     BEHAVIOR_ADVANCED_RETRY, CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, EVENT_ACCESS_CHANGE,
-    EVENT_DISCOVERY_CHANGE, EVENT_NAMESPACE_ATTRIBUTE, GetFeatures, HOST_BEHAVIOR_SIZE_BYTES, Select,
-    SetFeatures, TemperatureThreshold, fid, number_of_queues,
+    EVENT_DISCOVERY_CHANGE, EVENT_NAMESPACE_ATTRIBUTE, EVENT_TELEMETRY, GetFeatures,
+    HOST_BEHAVIOR_SIZE_BYTES, Select, SetFeatures, TemperatureThreshold, fid, number_of_queues,
 };
 use diecut_nvme::log_page::{
     FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_ENDURANCE_GROUP, FEATURE_SCOPE_NAMESPACE,
@@ -211,6 +211,7 @@ fn set_value(
                 EVENT_DISCOVERY_CHANGE
             } else {
                 EVENT_NAMESPACE_ATTRIBUTE
+                    | EVENT_TELEMETRY
                     | EVENT_ACCESS_CHANGE
                     | EVENT_ZONE_DESCRIPTOR_CHANGED
                     | u32::from(KNOWN_WARNINGS)
@@ -219,6 +220,11 @@ fn set_value(
                 return INVALID_FIELD;
             }
             association.events.configuration = set.value;
+            // A panic is captured before hosts are back, so that one which comes afterwards is told, too.
+            let index = association.subsystem;
+            if index.is_some_and(|index| around.all_subsystems.get(index).ocp.telemetry.is_unread()) {
+                association.telemetry_captured();
+            }
             Answer::Result(0)
         }
         // The cache of our namespaces is never switched by a host; asking for what is there is fine.

@@ -137,6 +137,8 @@ pub(crate) struct Events {
     pub(crate) chunks: ChunkLog,
     /// Of the end of a sanitize operation.
     pub(crate) sanitize: Notice,
+    /// Of controller-initiated telemetry.
+    pub(crate) telemetry: Notice,
     /// NSIDs that changed since the host read the list.
     pub(crate) changed_namespaces: Vec<u32>,
 }
@@ -318,6 +320,7 @@ impl Association {
             self.events.zones = ZoneLog::default();
             self.events.chunks = ChunkLog::default();
             self.events.sanitize = Notice::Quiet;
+            self.events.telemetry = Notice::Quiet;
             self.path.reset();
             // What no feature saves is as it was before (Base 2.0 section 5.27).
             self.settings = Settings::default();
@@ -414,6 +417,9 @@ impl Association {
         if self.events.sanitize.is_to_be_told() {
             return Some(AsynchronousEvent::SANITIZE_COMPLETED);
         }
+        if self.events.telemetry.is_to_be_told() {
+            return Some(AsynchronousEvent::TELEMETRY_CAPTURED);
+        }
         let event = self.path.next_event().or_else(|| self.events.warnings.next_event());
         event.or_else(|| self.events.reservations.next_event()).or_else(|| self.events.chunks.next_event())
     }
@@ -445,6 +451,15 @@ impl Association {
     pub(crate) fn sanitized(&mut self) {
         if !mutant!("nvmf: the end of a sanitize is not told") {
             self.events.sanitize = Notice::Pending;
+        }
+    }
+
+    /// There is controller-initiated telemetry that no host has read.
+    pub(crate) fn telemetry_captured(&mut self) {
+        let enabled = self.events.configuration & diecut_nvme::feature::EVENT_TELEMETRY != 0;
+        let is_told = enabled && !mutant!("nvmf: telemetry that was captured is not told");
+        if is_told && self.events.telemetry == Notice::Quiet {
+            self.events.telemetry = Notice::Pending;
         }
     }
 

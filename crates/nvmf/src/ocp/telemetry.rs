@@ -38,6 +38,8 @@ pub(crate) struct Telemetry {
     controller_generation: u8,
     /// Why there is a capture of the controller.
     controller_reason: &'static str,
+    /// Nobody has read the capture of the controller.
+    is_unread: bool,
 }
 
 /// Puts data behind a header: its data areas end with whole blocks.
@@ -110,6 +112,17 @@ impl Telemetry {
         self.controller_generation = self.controller_generation.wrapping_add(1);
         self.controller_reason = reason;
         self.controller = Some(areas(capture).1);
+        self.is_unread = true;
+    }
+
+    /// Whether there is a capture of the controller that no host has read.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// A host has read the capture of the controller, if there is one.
+    pub fn read(&mut self) {
+        self.is_unread = false;
     }
 
     /// Generations go on from those of servers before: a capture that is told of has one that no host has seen.
