@@ -6,8 +6,8 @@
 # Never fails because something is not installed. README.md beside this file says where each suite looks for its programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-all=(guest-files vlfs spdk rocksdb blktests zoned hostile)
-cheap=(guest-files vlfs spdk)
+all=(guest-files vlfs spdk spdk-zoned rocksdb blktests zoned hostile)
+cheap=(guest-files vlfs spdk spdk-zoned)
 usage="usage: tests/strangers/run.sh [--cheap] [SUITE...]; suites: ${all[*]}"
 suites=()
 for word in "$@"; do
