@@ -1,5 +1,5 @@
-# Suites of others about zones, against a zoned namespace: xNVMe's tools, examples and tests for zones, blktests' group zbd, and the tests of
-# zonefs-tools. Those that make their device with null_blk, scsi_debug or dm say so and are not run.
+# Suites of others about zones, against a zoned namespace: xNVMe's tools, examples and tests for zones, blktests' group zbd, the tests of
+# zonefs-tools, and dm-zoned. Those that make their device with null_blk, scsi_debug or dm say so and are not run.
 . /scenario/library.sh
 modprobe nvme-core multipath=N; modprobe nvme-tcp; modprobe null_blk nr_devices=0; modprobe zonefs; modprobe dm-mod; modprobe configfs
 mount -t configfs config /sys/kernel/config 2>/dev/null
@@ -64,6 +64,48 @@ if [ -d /programs/zonefs-tests ]; then
     esac
   done </tmp/zonefs.list
   check zonefs-tests-ran test "$(grep -c PASS /tmp/zonefs.list)" -gt 20
+fi
+# A device for random writes out of zones and, for its metadata and as a cache, a namespace without zones.
+if [ -x /programs/bin/dmzadm ]; then
+  modprobe dm-zoned; modprobe ext4
+  check connect-cache timeout 30 nvme connect $fabric $me -n "$NQN_A" -k 5 -c 1 -l 180
+  check cache-appears within 15 has_device "$NQN_A"
+  sleep 1
+  C=$(device_of "$NQN_A")
+  check dm-zoned-reset nvme zns reset-zone "$Z" -a
+  check dm-zoned-format timeout 200 dmzadm --format "$C" "$Z" --label=zoned
+  check dm-zoned-check timeout 100 dmzadm --check "$C" "$Z"
+  # dmzadm finds what it stops by the node that udev would have made.
+  mapped() {
+    for block in /sys/block/dm-*; do
+      [ -e "$block" ] || continue
+      mkdir -p /dev/mapper; rm -f "/dev/mapper/$(cat "$block/dm/name")"
+      mknod "/dev/mapper/$(cat "$block/dm/name")" b "$(cut -d: -f1 "$block/dev")" "$(cut -d: -f2 "$block/dev")"
+      echo "/dev/${block##*/}"; return
+    done
+    return 1
+  }
+  check dm-zoned-start timeout 100 dmzadm --start "$C" "$Z"
+  check dm-zoned-appears within 15 mapped
+  D=$(mapped)
+  check dm-zoned-fio fio_verify dm-zoned "$D" 48m 51 $on_device
+  check dm-zoned-mkfs mkfs.ext4 -q -F "$D"
+  mkdir -p /mnt/d
+  check dm-zoned-mount mount -t ext4 "$D" /mnt/d
+  check dm-zoned-fio-on-ext4 fio_verify file /mnt/d/file 32m 52 --fallocate=none
+  check dm-zoned-unmount umount /mnt/d
+  # After ten quiet seconds it moves what lies in the cache to zones.
+  zones_hold() { nvme zns report-zones "$Z" -d 128 | grep -i 'SLBA: ' | grep -qvi 'State: 0x10 '; }
+  check dm-zoned-moves-to-zones within 60 zones_hold
+  check dm-zoned-stop timeout 100 dmzadm --stop "$C" "$Z"
+  check dm-zoned-check-again timeout 100 dmzadm --check "$C" "$Z"
+  check dm-zoned-start-again timeout 100 dmzadm --start "$C" "$Z"
+  within 15 mapped >/dev/null; D=$(mapped)
+  check dm-zoned-fsck e2fsck -fn "$D"
+  check dm-zoned-mount-again mount -t ext4 "$D" /mnt/d
+  check dm-zoned-reread fio_reread file /mnt/d/file 32m 52 --fallocate=none
+  umount /mnt/d
+  check dm-zoned-stop-again timeout 100 dmzadm --stop "$C" "$Z"
 fi
 check disconnect-all nvme disconnect-all
 exit 0

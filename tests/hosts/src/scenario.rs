@@ -147,7 +147,7 @@ pub static SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "zoned-suites",
         script: "zoned-suites.sh",
-        purpose: "blktests' group zbd and the tests of zonefs-tools on a zoned namespace",
+        purpose: "programs of xNVMe, blktests' group zbd, the tests of zonefs-tools and dm-zoned on a zoned namespace",
         time_limit: Duration::from_secs(3000),
         check_count_min: 5,
         two_paths: false,

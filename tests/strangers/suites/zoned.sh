@@ -1,6 +1,6 @@
 # Suites about zones in a guest, against a zoned namespace (tests/hosts/guest/zoned-suites.sh): xNVMe's programs for zones, blktests'
-# group zbd and the tests of zonefs-tools. DIECUT_XNVME: a folder in which xNVMe was built; DIECUT_BLKTESTS: one of blktests, made;
-# DIECUT_ZONEFS_TOOLS: one of zonefs-tools, configured --with-tests and made.
+# group zbd, the tests of zonefs-tools and dm-zoned. DIECUT_XNVME: a folder in which xNVMe was built; DIECUT_BLKTESTS: one of blktests, made;
+# DIECUT_ZONEFS_TOOLS: one of zonefs-tools, configured --with-tests and made; DIECUT_DMZADM: the program of dm-zoned-tools.
 suite=zoned
 . tests/strangers/library.sh
 command -v qemu-system-x86_64 >/dev/null || nothing_to_run "no QEMU for guests (tests/hosts/prepare.sh installs it)"
@@ -31,7 +31,8 @@ if [ -x "${DIECUT_ZONEFS_TOOLS:-}/tests/tools/zio" ]; then
 else
   skip zonefs "no folder of zonefs-tools with tests is named (DIECUT_ZONEFS_TOOLS)"
 fi
-[ -x "$work/programs/bin/zoned" ] || [ -d "$work/programs/blktests" ] || [ -d "$work/programs/zonefs-tests" ] || nothing_to_run "none of its suites is here"
+if [ -x "${DIECUT_DMZADM:-}" ]; then pack dmzadm "$DIECUT_DMZADM"; else skip dm-zoned "no dmzadm of dm-zoned-tools is named (DIECUT_DMZADM)"; fi
+[ -x "$work/programs/bin/dmzadm" ] || [ -x "$work/programs/bin/zoned" ] || [ -d "$work/programs/blktests" ] || [ -d "$work/programs/zonefs-tests" ] || nothing_to_run "none of its suites is here"
 pack_shell
 check zoned env CI=true tests/hosts/run.sh --kernel "${DIECUT_STRANGERS_KERNEL:-6.12}" --scenario zoned-suites \
   --programs "$work/programs" --work "$work/hosts" --verbose
