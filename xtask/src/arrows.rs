@@ -71,7 +71,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ),
     ("load", &["initiator", "nvme"]),
     ("hostile", &["load", "nvme"]),
-    ("cli", &["spec", "api", "daemon", "sim", "load"]),
+    ("probe", &[]),
+    ("cli", &["spec", "api", "daemon", "sim", "load", "probe"]),
     (
         "bench",
         &[

@@ -7,6 +7,7 @@ pub mod host;
 pub mod latency;
 mod live;
 pub mod panics;
+pub mod probe;
 pub mod qos;
 pub mod repro;
 pub mod serve;
