@@ -1,11 +1,12 @@
 //! Goal: a file is measured, and nothing of it changes unless it is to be overwritten. Method: files beside the build, on a real file system.
 
 use diecut_probe::{ProbeError, ProbeSpec, Report, run};
+use diecut_testing::needs::left_out;
 use std::path::{Path, PathBuf};
 
 const SIZE: usize = 4 << 20;
 
-/// A folder on a file system with direct I/O, or nothing: then the test says so.
+/// Beside the build.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -29,7 +30,7 @@ fn measure(path: &Path, spec: &ProbeSpec) -> Option<Report> {
     match run(path, spec, &mut |_| ()) {
         Ok(report) => Some(report),
         Err(error @ (ProbeError::Ring { .. } | ProbeError::Buffered { .. })) => {
-            eprintln!("SKIPPED: {error}");
+            left_out(&error.to_string());
             None
         }
         Err(error) => panic!("{error}"),
@@ -84,7 +85,7 @@ fn what_is_recognized_is_not_written() {
     let error = run(&path, &spec, &mut |_| ()).unwrap_err();
     match &error {
         ProbeError::Holds { found, .. } => assert!(found[0].starts_with("swap"), "{error}"),
-        ProbeError::Unknown { .. } => eprintln!("SKIPPED: {error}"),
+        ProbeError::Unknown { .. } => left_out(&error.to_string()),
         _ => panic!("{error}"),
     }
     assert_eq!(std::fs::read(&path).unwrap(), swap, "nothing was written");
@@ -98,7 +99,7 @@ fn devices_of_diecut_are_recognized() {
     let path = file(folder.path(), &image);
     match run(&path, &ProbeSpec { overwrites: true, ..short() }, &mut |_| ()).unwrap_err() {
         ProbeError::Holds { found, .. } => assert_eq!(found, ["an emulated device of diecut"]),
-        ProbeError::Unknown { error, .. } => eprintln!("SKIPPED: {error}"),
+        ProbeError::Unknown { error, .. } => left_out(&error),
         error => panic!("{error}"),
     }
     assert_eq!(std::fs::read(&path).unwrap(), image);
