@@ -16,7 +16,7 @@ nvmf_tgt=$(spdk_tool nvmf_tgt) || nvmf_tgt=
 of_bdevs=$(spdk_tool spdk_bdev) || of_bdevs=
 of_nvme=$(spdk_tool spdk_nvme) || of_nvme=
 # They run in the fio that they were built with.
-fio=${DIECUT_SPDK_FIO:-$(sed -n 's/^CONFIG_FIO_SOURCE_DIR?*=//p' "${DIECUT_SPDK:-.}/mk/config.mk" 2>/dev/null)/fio}
+fio=${DIECUT_SPDK_FIO:-$(sed -n 's/^CONFIG_FIO_SOURCE_DIR?*=//p' "${DIECUT_SPDK:-.}/mk/config.mk" 2>/dev/null || true)/fio}
 [ -x "$fio" ] || of_bdevs='' of_nvme=''
 [ -n "$identify" ] && [ -n "$nvmf_tgt" ] || nothing_to_run "no spdk_nvme_identify and nvmf_tgt are here (DIECUT_SPDK)"
 build diecut-cli
