@@ -446,8 +446,9 @@ impl<M: Divide> Drive for Shard<M> {
             self.administer(now, actions);
             self.here.hand_out(now, actions);
             self.here.plane.send_answers(now);
-            due = if budget > 0 { self.deadline() } else { self.here.plane.flash.deadline() };
-            if due > now || self.deadline() > now {
+            let is_spent = budget == 0;
+            due = if is_spent { self.here.plane.flash.deadline() } else { self.deadline() };
+            if due > now || (is_spent && self.deadline() > now) {
                 break;
             }
         }
