@@ -25,7 +25,7 @@ pub(crate) fn check(request: &ChunkRequest, definition: &NamespaceDefinition) ->
         ChunkRequest::Write { lbas, data } => check(lbas, Some(data.len())),
         ChunkRequest::Reset { lbas } => check(lbas, None),
         ChunkRequest::Copy { from, to } => check(from, None).and_then(|()| check(to, None)),
-        ChunkRequest::Report { .. } => Ok(()),
+        ChunkRequest::Clear { .. } | ChunkRequest::Report { .. } => Ok(()),
     }
 }
 
@@ -40,7 +40,9 @@ pub(crate) fn kind_of(request: &ChunkRequest) -> (Kind, u64) {
         ChunkRequest::Read { lbas, .. } => (Kind::Read, lbas.count().into()),
         ChunkRequest::Write { lbas, .. } => (Kind::Write, lbas.count().into()),
         ChunkRequest::Copy { to, .. } => (Kind::Copy, to.count().into()),
-        ChunkRequest::Reset { .. } | ChunkRequest::Report { .. } => (Kind::Zone, 0),
+        ChunkRequest::Reset { .. } | ChunkRequest::Clear { .. } | ChunkRequest::Report { .. } => {
+            (Kind::Zone, 0)
+        }
     }
 }
 

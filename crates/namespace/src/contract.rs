@@ -141,6 +141,14 @@ pub enum ChunkRequest {
         /// Which.
         lbas: LbaList,
     },
+    /// Makes chunks free, whatever they are: one that is being written when that is over. One that is offline stays so, and what it held is
+    /// given back.
+    Clear {
+        /// The first one.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
     /// Writes what is read elsewhere.
     Copy {
         /// What is read.

@@ -216,8 +216,8 @@ fn ocp_capabilities_are_what_identify_says() {
         (vec![plain()], [0b11, 0b1_0101, 0b11, 0b1]),
         (vec![zoned()], [0b11, 0b1_0101, 0b11, 0]),
         (vec![plain(), cannot_purge()], [0b11, 0, 0b11, 0b1]),
-        (vec![of_chunks()], [0; 4]),
-        (vec![of_chunks(), plain()], [0b11, 0, 0b11, 0b1]),
+        (vec![of_chunks()], [0, 0b1_0101, 0, 0]),
+        (vec![of_chunks(), plain()], [0b11, 0b1_0101, 0b11, 0b1]),
     ] {
         let mut host = Host::new(namespaces);
         let page = host.log(diecut_nvme::ocp::lid::DEVICE_CAPABILITIES, 4096);

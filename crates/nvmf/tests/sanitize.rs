@@ -8,6 +8,7 @@ use diecut_nvme::identify::cns;
 use diecut_nvme::io::{Copy, CopyRange};
 use diecut_nvme::log_page::{AnaState, lid};
 use diecut_nvme::opcode::{admin, io};
+use diecut_nvme::openchannel::opcode as oc;
 use diecut_nvme::reservation::*;
 use diecut_nvme::sanitize::{Sanitize, SanitizeLog, action};
 use diecut_nvme::tcp::Digests;
@@ -254,6 +255,50 @@ fn zones_of_all_namespaces_are_reset() {
     let expected = [(7, "reset"), (7, "look"), (8, "reset"), (8, "look"), (7, "purge"), (8, "purge")];
     assert_eq!(seen, expected);
     assert_eq!(figures(&mut world, admin).1, 0x101);
+}
+
+/// Chunks are cleared in pieces, by their number, and how much is done is told in between.
+#[test]
+fn chunks_are_cleared_in_pieces() {
+    let mut world = World::new(12);
+    let shape = ChunkShape { groups: 1, units: 2, chunks: 600, unit_ius: 4, rows: 2, unsafe_units: 1 };
+    configure(&mut world, |config| {
+        let properties = &mut config.namespaces.get_mut(&1).unwrap().properties;
+        properties.size_lbas = shape.size_lbas();
+        properties.chunks = Some(ChunkProperties { shape, read_ns: 1, write_ns: 2, reset_ns: 3 });
+    });
+    let (admin, io) = host(&mut world);
+    assert_eq!(identify(&mut world, admin)[328], 0x02, "block erase is offered");
+    world.hold = true;
+    assert_eq!(sanitize(&mut world, admin, ERASE), Status::SUCCESS);
+    let (mut seen, mut cleared) = (Vec::new(), 0);
+    while let Some(command) = world.held.pop() {
+        match command.operation {
+            NamespaceOperation::Chunk(ChunkRequest::Clear { first, count }) => {
+                assert_eq!(first, cleared, "in order");
+                cleared += count;
+                seen.push(count);
+            }
+            NamespaceOperation::Purge => assert_eq!(cleared, 1200, "all chunks are cleared before"),
+            other => panic!("{other:?}"),
+        }
+        for code in [oc::VECTOR_RESET, oc::VECTOR_WRITE, oc::VECTOR_READ, oc::VECTOR_COPY] {
+            let entry = SubmissionEntry { opcode: code, nsid: 1.into(), ..SubmissionEntry::default() };
+            assert!(
+                world.command(io, entry, &[]).status.same_code(Status::SANITIZE_IN_PROGRESS),
+                "{code:#x}"
+            );
+        }
+        let geometry = SubmissionEntry { opcode: oc::GEOMETRY, nsid: 1.into(), ..SubmissionEntry::default() };
+        assert!(world.command(admin, geometry, &[]).status.same_code(Status::SANITIZE_IN_PROGRESS));
+        world.handle(Event::Completed(NamespaceCompletion::without_data(command.token, Ok(()))));
+        if world.held.len() == 1 {
+            let half = u64::from(cleared) * 8 * 65_536 / (2 * 1200 * 8);
+            assert_eq!(u64::from(figures(&mut world, admin).0), half);
+        }
+    }
+    assert_eq!(seen, [512, 512, 176], "pieces of {} blocks", 4096);
+    assert_eq!(figures(&mut world, admin), (0xFFFF, 0x101, 2));
 }
 
 /// What hosts had begun lands before, and what they send late does not land at all.

@@ -62,12 +62,13 @@ impl Chunk {
         }
     }
 
-    /// Nothing is in it any more. Gives its block.
+    /// Nothing is in it any more; one that is offline stays so. Gives its block.
     pub fn clear(&mut self) -> Option<LogicalBlock> {
         assert!(
             self.under_way == 0 && self.failed.is_empty(),
             "I-K3: a chunk ends when nothing is under way"
         );
-        std::mem::take(self).block
+        let state = if self.state == ChunkState::Offline { ChunkState::Offline } else { ChunkState::Free };
+        std::mem::replace(self, Chunk { state, ..Chunk::default() }).block
     }
 }

@@ -102,6 +102,14 @@ pub enum ChunkOperation {
         /// A logical block of each chunk.
         lbas: LbaList,
     },
+    /// Makes chunks free, whatever they are: one that is being written when that is over, and nothing is written to it meanwhile. One that is
+    /// offline stays so, and what it held is given back. Completes when that survives a power cut.
+    Clear {
+        /// The first one.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
     /// Writes what is read elsewhere.
     Copy {
         /// What is read.
@@ -130,7 +138,10 @@ impl ChunkOperation {
             | ChunkOperation::Write { lbas, .. }
             | ChunkOperation::Reset { lbas } => lbas.count(),
             ChunkOperation::Copy { from, to } => from.count().max(to.count()),
-            ChunkOperation::Flush | ChunkOperation::Purge | ChunkOperation::Report { .. } => 0,
+            ChunkOperation::Clear { .. }
+            | ChunkOperation::Flush
+            | ChunkOperation::Purge
+            | ChunkOperation::Report { .. } => 0,
         }
     }
 }

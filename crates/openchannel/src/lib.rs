@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod clearing;
 pub mod contract;
 mod feedback;
 mod mark;

@@ -1,4 +1,5 @@
 use crate::chunk::Chunk;
+use crate::clearing::Clearing;
 use crate::contract::{
     ChunkAnswer, ChunkCommand, ChunkCompletion, ChunkError, ChunkNotice, ChunkOperation, ChunkRefusal,
     ChunkState, ChunkToken, ChunkView, LbaList,
@@ -54,6 +55,7 @@ pub struct ChunkStore {
     writer: Writer,
     reads: Reads,
     operations: Operations,
+    clearing: Clearing,
     pool: BufferPool,
     opening: Option<Box<Opening>>,
     early: Vec<ChunkCommand>,
@@ -82,6 +84,7 @@ impl ChunkStore {
             writer: Writer { next_generation: 1, ..Writer::default() },
             reads: Reads::default(),
             operations: Operations::default(),
+            clearing: Clearing::default(),
             pool: BufferPool::new(),
             opening: Some(Box::new(opening)),
             early: Vec::new(),
@@ -243,6 +246,10 @@ impl ChunkStore {
                 let destination = self.pool.take(from.count() as usize * self.facts.mode.bytes_per_iu());
                 self.read(token, &readable, destination, definition, space, |loan| Then::Write(loan, to));
             }
+            ChunkOperation::Clear { first, count } => {
+                let all = shape.all_chunks();
+                self.clear(token, first.min(all)..first.saturating_add(count).min(all), space);
+            }
             ChunkOperation::Write { lbas, data } => self.write(token, &lbas, &data, definition, space)?,
             ChunkOperation::Reset { lbas } => {
                 let mut indices = Vec::new();
@@ -342,6 +349,54 @@ impl ChunkStore {
         None
     }
 
+    /// As a reset, of chunks that may be anything. It is answered behind resets that began before.
+    fn clear(&mut self, token: ChunkToken, indices: std::ops::Range<u32>, space: &mut dyn EraseBlockSpace) {
+        let (mut freed, mut waited) = (Vec::new(), Vec::new());
+        for index in indices {
+            let chunk = &mut self.chunks[index as usize];
+            let was_resetting = std::mem::replace(&mut chunk.is_resetting, true);
+            if !was_resetting {
+                freed.push(index);
+            }
+            if chunk.under_way > 0 {
+                if !mutant!("openchannel: what is written is not cleared") {
+                    waited.push(index);
+                }
+            } else if !was_resetting {
+                self.empty(index, space);
+            }
+        }
+        let parts = 1 + waited.len() as u32;
+        let operation = self.operations.begin(token, 0, parts, Then::Free(freed));
+        waited.into_iter().for_each(|chunk| self.clearing.wait(chunk, operation));
+        self.sync(operation, space);
+    }
+
+    /// What a chunk holds is given back; a sync follows.
+    fn empty(&mut self, index: u32, space: &mut dyn EraseBlockSpace) {
+        let chunk = &mut self.chunks[index as usize];
+        if chunk.state == ChunkState::Offline && mutant!("openchannel: what is offline is not cleared") {
+            return;
+        }
+        if let Some(block) = chunk.clear() {
+            free(block, space);
+            self.statistics.resets += 1;
+        }
+        self.chunks[index as usize].is_resetting = true;
+    }
+
+    /// Nothing is under way any more for some chunk, perhaps, which is to be cleared.
+    fn go_on_clearing(&mut self, space: &mut dyn EraseBlockSpace, completions: &mut Vec<ChunkCompletion>) {
+        while let Some((index, operation)) = self.clearing.next(&self.chunks) {
+            if self.is_gone {
+                self.part_ended(Ended::of(operation, Err(ChunkError::Gone), 0, 0), space, completions);
+                continue;
+            }
+            self.empty(index, space);
+            self.sync(operation, space);
+        }
+    }
+
     /// Resets are answered when their blocks are given back, so the space has all that is to be erased.
     fn begin_purge(&mut self, space: &mut dyn EraseBlockSpace) {
         let [under_way, asked] = &mut self.purges;
@@ -435,6 +490,7 @@ impl ChunkStore {
         for part in ended {
             self.part_ended(part, space, completions);
         }
+        self.go_on_clearing(space, completions);
     }
 
     fn part_ended(

@@ -55,6 +55,8 @@ enum Request {
     /// Chunks and blocks of a list, and what each chunk was.
     ReadList(Vec<(u32, u32, Chunk)>),
     Reset(Vec<u32>),
+    /// All chunks from the first one to before the second one.
+    Clear(u32, u32),
     Copy {
         from: u32,
         to: u32,
@@ -74,6 +76,7 @@ struct World {
     requests: BTreeMap<u64, Request>,
     next: u64,
     early_closes: u64,
+    clears: u64,
 }
 
 impl World {
@@ -101,6 +104,7 @@ impl World {
             requests: BTreeMap::new(),
             next: 1,
             early_closes: 0,
+            clears: 0,
         }
     }
 
@@ -287,6 +291,18 @@ impl World {
                     assert_eq!(self.view(chunk).state, ChunkState::Free, "seed {seed}");
                 }
             }
+            (Request::Clear(first, end), result) => {
+                assert!(result.is_ok(), "seed {seed}: {result:?}");
+                for chunk in first..end {
+                    let (of, view) = (self.chunks[chunk as usize].clone(), self.view(chunk));
+                    assert_eq!((of.resets, of.writes, view.written), (true, 0, 0), "seed {seed}: {view:?}");
+                    let state = if of.is_offline { ChunkState::Offline } else { ChunkState::Free };
+                    assert_eq!(view.state, state, "seed {seed}: chunk {chunk}");
+                    self.chunks[chunk as usize] =
+                        Chunk { reads: of.reads, is_offline: of.is_offline, ..Chunk::default() };
+                }
+                self.clears += 1;
+            }
         }
     }
 
@@ -304,7 +320,8 @@ impl World {
     fn reconcile(&mut self, chunk: u32, is_undone: bool) {
         let (seed, view) = (self.seed, self.view(chunk));
         let of = &mut self.chunks[chunk as usize];
-        if of.writes > 0 {
+        // What is being cleared is judged when that is over.
+        if of.writes > 0 || of.resets {
             return;
         }
         let sent = of.words.len() as u32;
@@ -336,7 +353,8 @@ impl World {
             75..83 => self.reset(chunk),
             83..88 => self.copy(chunk),
             88..95 => self.ask_wrongly(chunk),
-            95 => self.space.fail_next_append = self.random.below(2) == 0,
+            95 => self.clear(chunk),
+            96 => self.space.fail_next_append = self.random.below(2) == 0,
             _ => {}
         }
     }
@@ -414,6 +432,26 @@ impl World {
             }
             self.submit(ChunkOperation::Reset { lbas }, Some(Request::Reset(chunks)));
         }
+    }
+
+    /// Clears chunks, some of which are being written.
+    fn clear(&mut self, first: u32) {
+        let end = first + 1 + self.random.below(self.chunks.len() as u64) as u32;
+        let end = end.min(self.chunks.len() as u32);
+        let is_within = |chunk: &u32| (first..end).contains(chunk);
+        // A command to several chunks ends with the last of them, and the model does not know what of it is cleared by then.
+        let reaches_out = |request: &Request| {
+            let Request::Write(pieces) = request else { return false };
+            let within = pieces.iter().filter(|(chunk, _)| is_within(chunk)).count();
+            within > 0 && within < pieces.len()
+        };
+        let are_cleared = (first..end).any(|chunk| self.chunks[chunk as usize].resets);
+        if are_cleared || self.requests.values().any(reaches_out) {
+            return;
+        }
+        (first..end).for_each(|chunk| self.chunks[chunk as usize].resets = true);
+        let operation = ChunkOperation::Clear { first, count: end - first };
+        self.submit(operation, Some(Request::Clear(first, end)));
     }
 
     fn copy(&mut self, from: u32) {
@@ -556,10 +594,11 @@ impl World {
     }
 }
 
-fn run(seed: u64) -> u64 {
+/// Chunks that were closed early, and commands that cleared some.
+fn run(seed: u64) -> [u64; 2] {
     let mut world = World::new(seed);
     world.run(8);
-    world.early_closes
+    [world.early_closes, world.clears]
 }
 
 fn run_all(seeds: std::ops::Range<u64>) {
@@ -571,8 +610,8 @@ fn run_all(seeds: std::ops::Range<u64>) {
 #[test]
 fn what_was_answered_is_there() {
     let seeds = std::env::var("DIECUT_OPENCHANNEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let early_closes: u64 = (0..seeds.unwrap_or(150)).map(run).sum();
-    assert!(early_closes > 0, "programs fail in what is tested");
+    let seen = (0..seeds.unwrap_or(150)).map(run).fold([0; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
+    assert!(seen.iter().all(|count| *count > 0), "programs fail, and chunks are cleared: {seen:?}");
 }
 
 /// Goal: the model sees what it is there for. Method: one bug at a time, over seeds until it is seen.
@@ -584,6 +623,7 @@ fn planted_bugs_are_noticed() {
         ("openchannel: what is at risk can be read", || run_all(0..40)),
         ("openchannel: a torn row counts", || run_all(0..40)),
         ("openchannel: what failed has no bit", || run_all(0..40)),
+        ("openchannel: what is written is not cleared", || run_all(0..40)),
     ]);
 }
 

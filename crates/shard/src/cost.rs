@@ -236,6 +236,7 @@ impl ModelledCore {
                     u64::from(to.count()) * (model.read_block_ns + model.write_block_ns)
                 }
                 ChunkOperation::Reset { .. }
+                | ChunkOperation::Clear { .. }
                 | ChunkOperation::Flush
                 | ChunkOperation::Purge
                 | ChunkOperation::Report { .. } => 0,

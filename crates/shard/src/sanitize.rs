@@ -64,9 +64,13 @@ fn holds_nothing<M: Divide>(here: &Owners<M>, nqn: &str) -> bool {
         let Some(vssd) = state.vssds.get(&volume.vssd) else { return false };
         let Some(store) = here.plane.store_of(vssd.number) else { return false };
         let kept = here.plane.flash.kept(store);
-        let used_ius = match (kept.volumes(), kept.zones()) {
-            (Some(volumes), _) => Some(volumes.volume_used_ius(VolumeIndex(volume.index))),
-            (_, Some(zones)) => Some(zones.used_ius(ZoneSetIndex(volume.index))),
+        let used_ius = match (kept.volumes(), kept.zones(), kept.chunks()) {
+            (Some(volumes), ..) => Some(volumes.volume_used_ius(VolumeIndex(volume.index))),
+            (_, Some(zones), _) => Some(zones.used_ius(ZoneSetIndex(volume.index))),
+            (.., Some(chunks)) => {
+                let used_ius = chunks.used_ius();
+                Some(if mutant!("shard: data of chunks are not seen") { 0 } else { used_ius })
+            }
             _ => None,
         };
         kept.is_ready() && used_ius == Some(0)

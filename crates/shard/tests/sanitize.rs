@@ -5,13 +5,15 @@
 mod herd;
 
 use diecut_emulator::{Device, Fault, FaultyDie};
+use diecut_initiator::openchannel::{OpenChannel, Request};
 use diecut_media::Media;
 use diecut_nvme::admin::FormatNvm;
 use diecut_nvme::log_page::lid;
+use diecut_nvme::openchannel::chunk_state;
 use diecut_nvme::sanitize::{Sanitize, SanitizeLog, action};
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
-use diecut_spec::{Isolation, Serves, ZoneSpec};
+use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
 use diecut_testing::planted;
 use diecut_units::{Buffer, Time};
 use diecut_vssd::VssdId;
@@ -426,4 +428,162 @@ fn a_zone_that_is_read_only_is_not_sanitized() {
     }
     assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
     assert_eq!(owners[0].wait(&mut herd) & 7, 3, "it failed");
+}
+
+/// Logical blocks of a chunk and of a program unit of the device, chunks of a die, and program units that are written of each.
+const CHUNK_LBAS: u64 = 64;
+const UNIT_LBAS: u32 = 8;
+const CHUNKS_OF_DIE: u64 = 3;
+const CHUNKS: u32 = 2 * CHUNKS_OF_DIE as u32;
+
+/// A tenant with a namespace of chunks that has data, on two dies.
+fn chunk_world(seed: u64) -> (Herd, [Owner; 1]) {
+    let mut device = device(seed);
+    device.keep_discarded();
+    let mut herd = Herd::new(device, 1, seed, Time::ZERO);
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
+    let flash = VssdSpec { serves: Serves::OpenChannel, ..vssd("a", "a", Isolation::Channel, 0) };
+    herd.done(ControlRequest::CreateVssd(flash));
+    let size = Size(2 * CHUNKS_OF_DIE * CHUNK_LBAS * 4096);
+    herd.done(ControlRequest::CreateVolume(VolumeSpec { size, ..volume("a") }));
+    herd.done(ControlRequest::CreateSubsystem(subsystem("a")));
+    let mut owner = Owner::new("a", 1);
+    let mut open = look_at_chunks(&mut herd, &mut owner);
+    for chunk in 0..CHUNKS {
+        assert_eq!(write_chunk(&mut herd, &mut owner, &mut open, chunk), Status::SUCCESS);
+    }
+    (herd, [owner])
+}
+
+fn look_at_chunks(herd: &mut Herd, owner: &mut Owner) -> OpenChannel {
+    owner.meet(herd);
+    let ask = |herd: &mut Herd, owner: &mut Owner, request: Request| {
+        let (status, data) = owner.0.admin_command(herd, request.entry, None, request.expected_bytes);
+        assert_eq!(status, Status::SUCCESS);
+        data
+    };
+    let geometry = ask(herd, owner, OpenChannel::ask_geometry(1));
+    let mut open = OpenChannel::new(1, &geometry).expect("a geometry");
+    let page = ask(herd, owner, open.ask_chunks(0, CHUNKS));
+    open.take_chunks(0, &page);
+    open
+}
+
+/// Writes to a chunk: the first one is full then, others are open.
+fn write_chunk(herd: &mut Herd, owner: &mut Owner, open: &mut OpenChannel, chunk: u32) -> Status {
+    let blocks = if chunk == 0 { CHUNK_LBAS as u32 } else { UNIT_LBAS * (1 + chunk % 3) };
+    let data: Vec<u8> =
+        (0..blocks).flat_map(|block| (MARK | u64::from(chunk << 8 | block)).to_le_bytes()).collect();
+    let request = open.write(&[(chunk, blocks)], &data).expect("it takes writes");
+    owner.meet(herd);
+    let (status, _) = owner.0.io_command(herd, request.entry, request.data, 0);
+    open.ended(&request.effect, status);
+    status
+}
+
+fn states(open: &OpenChannel) -> Vec<(u8, u32)> {
+    open.chunks().iter().map(|chunk| (chunk.state, chunk.written)).collect()
+}
+
+/// Goal: chunks that are sanitized are free, and nothing of them lies anywhere, also if the server goes meanwhile; then they are written anew.
+/// Method: as for zones.
+fn sanitize_chunks() {
+    for seed in 0..12 {
+        let (mut herd, mut owners) = chunk_world(seed);
+        assert!(remains(&herd) >= CHUNK_LBAS as usize, "seed {seed}: it lies somewhere");
+        assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+        if seed % 3 != 0 {
+            (0..seed * 5).for_each(|_| herd.step());
+            herd = cut(herd, &mut owners, 1, seed, seed % 3 == 1);
+        }
+        assert_eq!(owners[0].wait(&mut herd), 0x101, "seed {seed}: nothing was written since");
+        assert_eq!(remains(&herd), 0, "seed {seed}");
+        let free = vec![(chunk_state::FREE, 0); CHUNKS as usize];
+        assert_eq!(states(&look_at_chunks(&mut herd, &mut owners[0])), free, "seed {seed}");
+        // Who looks after a restart finds nothing, too.
+        let mut herd = cut(herd, &mut owners, 1, seed, seed % 2 == 0);
+        assert_eq!(owners[0].figures(&mut herd), (0xFFFF, 0x101, CDW10), "seed {seed}");
+        let mut open = look_at_chunks(&mut herd, &mut owners[0]);
+        assert_eq!(states(&open), free, "seed {seed}");
+        // Their write pointers are where they begin, and what is written is a write since.
+        for chunk in 0..CHUNKS {
+            assert_eq!(write_chunk(&mut herd, &mut owners[0], &mut open, chunk), Status::SUCCESS);
+        }
+        let mut herd = cut(herd, &mut owners, 1, seed, false);
+        assert_eq!(owners[0].figures(&mut herd).1, 0x001, "seed {seed}");
+    }
+}
+
+#[test]
+fn chunks_are_sanitized() {
+    sanitize_chunks();
+}
+
+/// Goal: hosts are not told that nothing was written since, when a write came to flash right before the server went, and before the catalog said
+/// so. Method: deaths at each moment of the first write.
+fn write_behind_a_sanitize() {
+    let mut unknown = 0;
+    for moment in 0..24 {
+        let (mut herd, mut owners) = chunk_world(moment);
+        assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+        assert_eq!(owners[0].wait(&mut herd), 0x101);
+        let open = look_at_chunks(&mut herd, &mut owners[0]);
+        let data: Vec<u8> = (0..u64::from(UNIT_LBAS)).flat_map(u64::to_le_bytes).collect();
+        let request = open.clone().write(&[(3, UNIT_LBAS)], &data).expect("it takes writes");
+        // The catalog has something else to write down before.
+        for tenant in ["b", "c", "d"] {
+            herd.begin(ControlRequest::CreateTenant(TenantSpec::new(tenant)));
+        }
+        owners[0].0.begin_io(request.entry, request.data, 0);
+        for _ in 0..moment {
+            owners[0].0.work(&mut herd, false);
+            herd.step();
+        }
+        let mut herd = cut(herd, &mut owners, 1, moment, false);
+        let is_known = !herd.shards[0].state().sanitizes[&subsystem("a").nqn].is_erased;
+        let is_erased = owners[0].figures(&mut herd).1 == 0x101;
+        let found = states(&look_at_chunks(&mut herd, &mut owners[0]));
+        let is_written = found.iter().any(|(state, _)| *state != chunk_state::FREE);
+        assert!(!(is_written && is_erased), "moment {moment}: {found:?}");
+        unknown += u32::from(is_written && !is_known);
+    }
+    assert!(unknown > 0, "no write is there that the catalog does not know of");
+}
+
+#[test]
+fn a_write_behind_a_sanitize_is_seen() {
+    write_behind_a_sanitize();
+}
+
+/// Goal: what an offline chunk holds is not left out: where its die does not answer it cannot be erased, and the sanitize says that it failed.
+/// Method: a die that does not answer while its chunks are written.
+fn sanitize_offline_chunks() {
+    let (mut herd, mut owners) = chunk_world(3);
+    let number = herd.shards[0].state().vssds["vssd-a"].number;
+    let held = diecut_vssd::held_blocks(herd.shards[0].pool(), VssdId(number));
+    // The die without a chunk that is full: such a one is closed, and can be read for ever.
+    let place = held.iter().find(|(held, _)| held.block.unit.0 == 1).expect("chunks have erase blocks").1;
+    let die = FaultyDie { channel: place.channel.0, die: place.die.0 };
+    let fault = Fault::DieOffline { die, from_ns: herd.now.0 };
+    herd.shards[0].media_mut().add_fault(fault);
+    let mut open = look_at_chunks(&mut herd, &mut owners[0]);
+    for chunk in CHUNKS_OF_DIE as u32..CHUNKS {
+        write_chunk(&mut herd, &mut owners[0], &mut open, chunk);
+    }
+    let found = states(&look_at_chunks(&mut herd, &mut owners[0]));
+    assert!(found.iter().any(|(state, written)| *state == chunk_state::OFFLINE && *written > 0), "{found:?}");
+    assert_eq!(owners[0].sanitize(&mut herd), Status::SUCCESS);
+    assert_eq!(owners[0].wait(&mut herd) & 7, 3, "it failed");
+}
+
+#[test]
+fn chunks_that_are_offline_are_not_sanitized() {
+    sanitize_offline_chunks();
+}
+
+/// The tests of chunks fail where a bug is planted.
+#[test]
+fn planted_bugs_of_chunks_are_noticed() {
+    planted::is_noticed("openchannel: what is offline is not cleared", sanitize_offline_chunks);
+    planted::is_noticed("shard: data of chunks are not seen", write_behind_a_sanitize);
 }

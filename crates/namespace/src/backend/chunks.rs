@@ -40,6 +40,7 @@ impl Backend for Chunks {
                 ChunkRequest::Read { lbas, destination } => ChunkOperation::Read { lbas, destination },
                 ChunkRequest::Write { lbas, data } => ChunkOperation::Write { lbas, data: payload(data) },
                 ChunkRequest::Reset { lbas } => ChunkOperation::Reset { lbas },
+                ChunkRequest::Clear { first, count } => ChunkOperation::Clear { first, count },
                 ChunkRequest::Copy { from, to } => ChunkOperation::Copy { from, to },
                 ChunkRequest::Report { first, count_max } => ChunkOperation::Report { first, count_max },
             },

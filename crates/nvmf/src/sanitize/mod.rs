@@ -26,8 +26,8 @@ pub(crate) use state::Sanitizing;
 
 use crate::config::SubsystemConfig;
 
-/// Whether a subsystem's hosts are offered it: all namespaces can erase what is no longer there. Chunks are not asked for it.
+/// Whether a subsystem's hosts are offered it: all namespaces can erase what is no longer there.
 pub(crate) fn is_offered(subsystem: &SubsystemConfig) -> bool {
     let mut namespaces = subsystem.namespaces.values().map(|one| &one.properties);
-    namespaces.all(|properties| properties.purges && properties.chunks.is_none())
+    namespaces.all(|properties| properties.purges)
 }

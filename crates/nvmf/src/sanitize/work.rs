@@ -1,10 +1,10 @@
 //! What is left to do of a sanitize operation: first all namespaces are cleared, then each purges what was there. One command goes on at a
 //! time, so hosts of other subsystems on the same core wait for one at most.
 
-use crate::config::SubsystemConfig;
+use crate::config::{NamespaceConfig, SubsystemConfig};
 use diecut_namespace::contract::{
-    LbaRange, NamespaceError, NamespaceId, NamespaceOperation, ReportRequest, ZoneAction, ZoneOutcome,
-    ZoneRequest, ZoneState,
+    ChunkRequest, LbaRange, NamespaceError, NamespaceId, NamespaceOperation, NamespaceProperties,
+    ReportRequest, ZoneAction, ZoneOutcome, ZoneRequest, ZoneState,
 };
 
 /// Pieces that the blocks of a namespace are cleared in: how much is done is told in between.
@@ -12,12 +12,48 @@ const PIECES: u64 = 64;
 /// Logical blocks of a piece at least.
 const PIECE_LBAS_MIN: u64 = 4096;
 
+/// How a namespace is cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clearing {
+    /// Blocks become zeros.
+    Blocks,
+    Zones,
+    /// Of so many logical blocks each.
+    Chunks(u32),
+}
+
 /// A namespace to be sanitized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     namespace: NamespaceId,
+    /// Of chunks: all that lies in them, as their addresses leave gaps.
     size_lbas: u64,
-    has_zones: bool,
+    clearing: Clearing,
+}
+
+impl Place {
+    fn of(one: &NamespaceConfig) -> Place {
+        let NamespaceProperties { zones, chunks, size_lbas, .. } = &one.properties;
+        let (size_lbas, clearing) = match chunks {
+            Some(chunks) => {
+                let chunk_lbas = chunks.shape.chunk_ius();
+                (u64::from(chunks.shape.all_chunks()) * u64::from(chunk_lbas), Clearing::Chunks(chunk_lbas))
+            }
+            None if zones.is_some() => (*size_lbas, Clearing::Zones),
+            None => (*size_lbas, Clearing::Blocks),
+        };
+        Place { namespace: one.namespace, size_lbas, clearing }
+    }
+
+    /// How much of it is cleared at once from a block on.
+    fn piece(&self, first_lba: u64) -> u64 {
+        let piece = (self.size_lbas / PIECES).max(PIECE_LBAS_MIN);
+        let piece = match self.clearing {
+            Clearing::Chunks(chunk_lbas) => piece.next_multiple_of(chunk_lbas.into()),
+            Clearing::Blocks | Clearing::Zones => piece.min(u64::from(u32::MAX)),
+        };
+        piece.min(self.size_lbas - first_lba)
+    }
 }
 
 /// What a namespace is asked for.
@@ -25,6 +61,8 @@ struct Place {
 enum Step {
     /// These blocks become zeros.
     Zero(LbaRange),
+    /// So many chunks from the first one on become free, which is so many logical blocks.
+    Clear { first: u32, count: u32, lbas: u64 },
     /// All zones are reset.
     Reset,
     /// No zone may be left that can be read and not be reset.
@@ -65,14 +103,7 @@ pub(super) enum Went {
 impl Work {
     /// All of a subsystem.
     pub(super) fn new(subsystem: &SubsystemConfig) -> Work {
-        let namespaces = subsystem.namespaces.values();
-        let places: Vec<Place> = namespaces
-            .map(|one| Place {
-                namespace: one.namespace,
-                size_lbas: one.properties.size_lbas,
-                has_zones: one.properties.zones.is_some(),
-            })
-            .collect();
+        let places: Vec<Place> = subsystem.namespaces.values().map(Place::of).collect();
         let all_lbas = 2 * places.iter().map(|place| place.size_lbas).sum::<u64>();
         let (place, next_lba, done_lbas, under_way) = (0, 0, 0, None);
         let (is_reset, purges, is_outdated) = (false, false, false);
@@ -105,21 +136,29 @@ impl Work {
             (self.purges, self.place) = (true, 0);
         }
         let place = *self.places.get(self.place)?;
-        let step = match (self.purges, place.has_zones) {
-            (true, _) => Step::Purge,
-            (false, true) if self.is_reset => Step::LookForReadOnly,
-            (false, true) => Step::Reset,
-            (false, false) => {
-                let piece = (place.size_lbas / PIECES).max(PIECE_LBAS_MIN).min(u64::from(u32::MAX));
-                let lba_count = piece.min(place.size_lbas - self.next_lba) as u32;
+        let step = match place.clearing {
+            _ if self.purges => Step::Purge,
+            Clearing::Zones if self.is_reset => Step::LookForReadOnly,
+            Clearing::Zones => Step::Reset,
+            Clearing::Chunks(chunk_lbas) => {
+                let (lbas, chunk_lbas) = (place.piece(self.next_lba), u64::from(chunk_lbas));
+                assert!(lbas >= chunk_lbas, "I-T22: a piece has chunks");
+                let (first, count) = ((self.next_lba / chunk_lbas) as u32, (lbas / chunk_lbas) as u32);
+                Step::Clear { first, count, lbas }
+            }
+            Clearing::Blocks => {
+                let lba_count = place.piece(self.next_lba) as u32;
+                assert!(lba_count > 0, "I-T22: a piece has blocks");
                 Step::Zero(LbaRange { first_lba: self.next_lba, lba_count })
             }
         };
-        assert!(!matches!(step, Step::Zero(range) if range.lba_count == 0), "I-T22: a piece has blocks");
         self.under_way = Some(step);
         let operation = match step {
             Step::Zero(range) => {
                 NamespaceOperation::WriteZeroes { range, may_deallocate: true, force_unit_access: true }
+            }
+            Step::Clear { first, count, .. } => {
+                NamespaceOperation::Chunk(ChunkRequest::Clear { first, count })
             }
             Step::Reset => {
                 NamespaceOperation::Zone(ZoneRequest::Act { zone_lba: None, action: ZoneAction::Reset })
@@ -157,12 +196,13 @@ impl Work {
             return Went::Wrong;
         }
         let size_lbas = self.places[self.place].size_lbas;
+        let mut is_cleared = |lbas: u64| {
+            (self.next_lba, self.done_lbas) = (self.next_lba + lbas, self.done_lbas + lbas);
+            self.next_lba == size_lbas
+        };
         let is_over = match step {
-            Step::Zero(range) => {
-                self.next_lba += u64::from(range.lba_count);
-                self.done_lbas += u64::from(range.lba_count);
-                self.next_lba == size_lbas
-            }
+            Step::Zero(range) => is_cleared(range.lba_count.into()),
+            Step::Clear { lbas, .. } => is_cleared(lbas),
             Step::Reset => {
                 self.is_reset = true;
                 false

@@ -56,6 +56,7 @@ pub(crate) fn cost_of_chunks(operation: &ChunkOperation) -> u32 {
         // Read, and written.
         ChunkOperation::Copy { to, .. } => 2 * to.count(),
         ChunkOperation::Reset { lbas } => lbas.count(),
+        ChunkOperation::Clear { count, .. } => *count,
         ChunkOperation::Flush | ChunkOperation::Purge => 0,
         ChunkOperation::Report { count_max, .. } => count_max / 16,
     }
