@@ -70,6 +70,7 @@ impl FileMedium {
         let capabilities = Capabilities {
             program_unit_pages: u32::from(geometry.planes_per_die),
             unsafe_units: 0,
+            volatile_cache: false,
             independent_units: false,
             copy_within_die: false,
             suspends: false,
@@ -273,7 +274,9 @@ impl FileMedium {
             None => Ok(()),
             Some(_) if ended.is_read => Err(MediaError::Uncorrectable { block: address, page }),
             Some(IntentError::Full) => Err(MediaError::NoRoom { block: address, page }),
-            Some(IntentError::Failed) => Err(MediaError::ProgramFailed { block: address, page }),
+            Some(IntentError::Failed | IntentError::Gone) => {
+                Err(MediaError::ProgramFailed { block: address, page })
+            }
         };
         if !ended.is_read {
             block.programmed_page = ended.pages.end;

@@ -356,6 +356,8 @@ impl Profile {
         let time = |field: &'static str, value: f64| {
             check((0.0..=1e6).contains(&value), field, value.to_string(), "a time is 0 to 1000000 us")
         };
+        let oob = self.geometry.oob_size_bytes;
+        check(self.geometry.has_oob(), "geometry.oob_size_bytes", oob.to_string(), "NAND has spare bytes")?;
         let bits = self.cell.bits_per_cell;
         check((1..=4).contains(&bits), "cell.bits_per_cell", bits.to_string(), "a cell holds 1 to 4 bits")?;
         check(
@@ -440,6 +442,7 @@ impl Profile {
         Capabilities {
             program_unit_pages: cells.unit_pages(),
             unsafe_units: cells.unsafe_units(),
+            volatile_cache: false,
             independent_units: true,
             copy_within_die: self.die.copy_within_die,
             suspends: self.die.suspend,

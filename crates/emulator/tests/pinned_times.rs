@@ -31,6 +31,7 @@ impl Digest {
             MediaError::WrongContentMode { block, page } => (6, block, page),
             MediaError::PowerLost => (7, EraseBlockAddress::new(0, 0, 0), 0),
             MediaError::NoRoom { block, page } => (8, block, page),
+            MediaError::FlushFailed => unreachable!("the emulator has no volatile cache"),
         };
         self.add(kind << 32 | u64::from(page));
         self.add(u64::from(block.channel.0) << 48 | u64::from(block.die.0) << 32 | u64::from(block.block.0));

@@ -7,7 +7,11 @@ pub struct Capabilities {
     pub program_unit_pages: u32,
     /// How many of the most recently programmed units of an open erase block a power cut can still destroy.
     /// A unit is safe once this many more units were programmed after it, or the block is full.
+    /// Only a flush says more where [`Capabilities::volatile_cache`] holds.
     pub unsafe_units: u32,
+    /// Whether only a flush ([`crate::Media::flush`]) makes programs survive a power cut: what was programmed since the last one that is
+    /// complete may be gone, any subset of its sectors of 512 bytes.
+    pub volatile_cache: bool,
     /// Whether dies work independently of each other; `false` for a drive behind a translation layer.
     pub independent_units: bool,
     /// Whether pages can be copied within a die without crossing the channel.

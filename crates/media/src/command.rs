@@ -36,10 +36,10 @@ pub enum Operation {
         /// programmed as bytes. The length says which; a page of the other kind is
         /// [`MediaError::WrongContentMode`].
         destination: BufferMut,
-        /// Receives `oob_size_bytes` of each page touched, if wanted.
+        /// Receives `oob_size_bytes` of each page touched, if wanted; `None` where pages have none.
         oob: Option<BufferMut>,
     },
-    /// Reads only the OOB areas of consecutive pages.
+    /// Reads only the OOB areas of consecutive pages. Only where pages have some ([`diecut_units::Geometry::has_oob`]).
     ReadOob {
         /// Erase block to read.
         block: EraseBlockAddress,
@@ -56,7 +56,7 @@ pub enum Operation {
         first_page: u32,
         /// Content: one or more whole program units.
         parts: PayloadParts,
-        /// OOB areas of all pages programmed.
+        /// OOB areas of all pages programmed; empty where pages have none.
         oob: Buffer,
     },
     /// Erases a block.

@@ -43,6 +43,7 @@ pub fn all<M: Media>(make: &mut dyn FnMut() -> M) {
     protected_memory_is_one(&make());
     metadata_beside_tags(&mut make());
     copies_carry_content(&mut make());
+    flushes_are_answered(&mut make());
     broken_rules_panic(make);
     for seed in 0..4 {
         random_work(&mut make(), seed);
@@ -100,6 +101,9 @@ fn iu_content(mode: ContentMode, block: EraseBlockAddress, iu: u32, version: u32
 fn oob_content(medium: &dyn Media, block: EraseBlockAddress, page: u32, version: u32) -> Vec<u8> {
     let size = medium.geometry().oob_size_bytes as usize;
     let mut area = vec![0; size];
+    if size == 0 {
+        return area;
+    }
     area[..4].copy_from_slice(&page.to_le_bytes());
     area[4..8].copy_from_slice(&version.to_le_bytes());
     area[size - 4..].copy_from_slice(&block.block.0.to_le_bytes());
@@ -145,9 +149,12 @@ pub fn read_of(medium: &dyn Media, block: EraseBlockAddress, first_iu: u32, iu_c
     let mut pool = BufferPool::new();
     let mut destination = pool.take(iu_count as usize * mode.bytes_per_iu());
     destination.fill(0xee);
-    let mut oob = pool.take((pages * geometry.oob_size_bytes) as usize);
-    oob.fill(0xee);
-    Operation::Read { block, first_iu, iu_count, destination, oob: Some(oob) }
+    let oob = geometry.has_oob().then(|| {
+        let mut oob = pool.take((pages * geometry.oob_size_bytes) as usize);
+        oob.fill(0xee);
+        oob
+    });
+    Operation::Read { block, first_iu, iu_count, destination, oob }
 }
 
 /// Checks what a read returned.
@@ -170,6 +177,9 @@ fn assert_content(
             "{block} IU {} holds other content",
             iu + index
         );
+    }
+    if !medium.geometry().has_oob() {
+        return assert!(done.oob.is_none(), "there are no OOB areas");
     }
     let oob = done.oob.as_ref().expect("the OOB destination comes back");
     let size = medium.geometry().oob_size_bytes as usize;
@@ -214,6 +224,9 @@ pub fn content_comes_back(medium: &mut dyn Media) {
             assert_content(medium, &done, block, first, count, version);
         }
         let size = medium.geometry().oob_size_bytes;
+        if size == 0 {
+            continue;
+        }
         let oob = BufferPool::new().take((2 * size) as usize);
         let done = execute(medium, &mut now, Operation::ReadOob { block, first_page: 1, oob });
         assert_eq!(done.result, Ok(()));
@@ -223,7 +236,8 @@ pub fn content_comes_back(medium: &mut dyn Media) {
     }
 }
 
-/// Pages that were not programmed read as erased, also above the write position, and the first is named.
+/// Pages that were not programmed read as erased, also above the write position, and the first is named. Of a medium without OOB
+/// areas, too, as long as it is not opened again: what an earlier owner left is nobody's.
 pub fn erased_pages_say_so(medium: &mut dyn Media) {
     let mut now = Time::ZERO;
     let unit = medium.capabilities().program_unit_pages;
@@ -235,7 +249,10 @@ pub fn erased_pages_say_so(medium: &mut dyn Media) {
     let operation = read_of(medium, block, unit * ius - 1, 2);
     let done = execute(medium, &mut now, operation);
     assert_eq!(done.result, Err(MediaError::Erased { block, page: unit }));
-    assert!(done.destination.is_some() && done.oob.is_some(), "destinations come back with an error too");
+    assert!(
+        done.destination.is_some() && done.oob.is_some() == medium.geometry().has_oob(),
+        "destinations come back with an error too"
+    );
     execute(medium, &mut now, Operation::Erase { block });
     let operation = read_of(medium, block, 0, 1);
     assert_eq!(execute(medium, &mut now, operation).result, Err(MediaError::Erased { block, page: 0 }));
@@ -327,6 +344,106 @@ pub fn copies_carry_content(medium: &mut dyn Media) {
     }
 }
 
+/// Each flush is answered once, whatever is under way and however many wait; programs go on meanwhile.
+pub fn flushes_are_answered(medium: &mut dyn Media) {
+    if !medium.capabilities().volatile_cache {
+        return;
+    }
+    let mut now = Time::ZERO;
+    let flush = |medium: &mut dyn Media, now: &mut Time| {
+        medium.flush(MediaToken(8), *now);
+        let completion = finish(medium, now, 1).remove(0);
+        assert_eq!((completion.token, completion.result), (MediaToken(8), Ok(())));
+    };
+    flush(medium, &mut now);
+    let block = good_blocks(medium, 1)[0];
+    execute(medium, &mut now, Operation::Erase { block });
+    let unit = medium.capabilities().program_unit_pages;
+    for page in 0..4 {
+        let operation = program_of(medium, block, page * unit, unit, 1);
+        medium.submit(Command { token: MediaToken(100 + u64::from(page)), operation }, now);
+        medium.flush(MediaToken(200 + u64::from(page)), now);
+    }
+    let mut tokens: Vec<u64> =
+        finish(medium, &mut now, 8).iter().map(|done| (done.result, done.token.0).1).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, [100, 101, 102, 103, 200, 201, 202, 203], "each one is answered");
+    flush(medium, &mut now);
+    let ius = 4 * unit * medium.geometry().ius_per_page();
+    let operation = read_of(medium, block, 0, ius);
+    let done = execute(medium, &mut now, operation);
+    assert_content(medium, &done, block, 0, ius, 1);
+}
+
+/// What a flush covered is there after a cut, whatever else was under way. `cut` takes the power away at once and opens the medium
+/// again. For media with a volatile cache; the seed says what is done and when it is cut.
+pub fn flushed_content_survives_cuts<M: Media>(mut medium: M, seed: u64, cut: &mut dyn FnMut(M) -> M) {
+    assert!(medium.capabilities().volatile_cache, "there is nothing to flush");
+    let mut below = numbers(seed);
+    let geometry = *medium.geometry();
+    let (unit, pages) = (medium.capabilities().program_unit_pages, geometry.pages_per_erase_block());
+    let blocks = good_blocks(&medium, 8);
+    for life in 0..4u32 {
+        let mut now = Time::ZERO;
+        // Pages answered, and of these the ones that a complete flush covers.
+        let mut written = vec![0; blocks.len()];
+        let mut covered = vec![0; blocks.len()];
+        let version = |at: usize| life * 100 + at as u32;
+        let mut token = 0u64;
+        let mut programs: BTreeMap<u64, (usize, u32)> = BTreeMap::new();
+        let mut flushes: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for block in &blocks {
+            execute(&mut medium, &mut now, Operation::Erase { block: *block });
+        }
+        let mut submitted = vec![0; blocks.len()];
+        let mut completions = Vec::new();
+        for _ in 0..20 + below(120) {
+            token += 1;
+            let at = below(blocks.len() as u32) as usize;
+            match below(8) {
+                0 => {
+                    medium.flush(MediaToken(token), now);
+                    flushes.insert(token, written.clone());
+                }
+                1..=4 if submitted[at] + unit <= pages => {
+                    let operation = program_of(&medium, blocks[at], submitted[at], unit, version(at));
+                    submitted[at] += unit;
+                    programs.insert(token, (at, submitted[at]));
+                    medium.submit(Command { token: MediaToken(token), operation }, now);
+                }
+                _ if !programs.is_empty() || !flushes.is_empty() => {
+                    step_on(&mut medium, &mut now, &mut completions);
+                }
+                _ => {}
+            }
+            for done in completions.drain(..) {
+                assert_eq!(done.result, Ok(()), "seed {seed}");
+                if let Some((at, end)) = programs.remove(&done.token.0) {
+                    assert_eq!(
+                        written[at] + unit,
+                        end,
+                        "seed {seed}: programs of an erase block are answered in order"
+                    );
+                    written[at] = end;
+                } else {
+                    let sure = flushes.remove(&done.token.0).expect("answered once");
+                    for (covered, sure) in covered.iter_mut().zip(sure) {
+                        *covered = sure.max(*covered);
+                    }
+                }
+            }
+        }
+        medium = cut(medium);
+        now = Time::ZERO;
+        for (at, block) in blocks.iter().enumerate().filter(|(at, _)| covered[*at] > 0) {
+            let ius = covered[at] * geometry.ius_per_page();
+            let operation = read_of(&medium, *block, 0, ius);
+            let done = execute(&mut medium, &mut now, operation);
+            assert_content(&medium, &done, *block, 0, ius, version(at));
+        }
+    }
+}
+
 /// Every broken flash rule panics.
 pub fn broken_rules_panic<M: Media>(make: &mut dyn FnMut() -> M) {
     type Breach = fn(&mut dyn Media, EraseBlockAddress, &mut Time);
@@ -350,11 +467,11 @@ pub fn broken_rules_panic<M: Media>(make: &mut dyn FnMut() -> M) {
             execute(medium, now, operation);
         }),
         ("a program of part of a unit", |medium, block, now| {
-            // Where a unit is one page: half an OOB area instead.
+            // Where a unit is one page: half an OOB area instead, and where there is none, nothing at all.
             let unit = medium.capabilities().program_unit_pages;
             let mut operation = program_of(medium, block, 0, unit, 1);
             if let Operation::Program { parts, oob, .. } = &mut operation {
-                parts.truncate(1);
+                parts.truncate(if medium.geometry().has_oob() { 1 } else { 0 });
                 *oob = oob.slice(0..oob.len() / 2);
             }
             execute(medium, now, operation);
@@ -400,6 +517,15 @@ pub fn broken_rules_panic<M: Media>(make: &mut dyn FnMut() -> M) {
     }
 }
 
+/// Numbers below a limit, from a seed.
+fn numbers(seed: u64) -> impl FnMut(u32) -> u32 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |limit| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % u64::from(limit)) as u32
+    }
+}
+
 /// Many commands at once on many blocks, against an oracle: every token comes back once, every read holds what was
 /// programmed before it was submitted, and nothing else changes.
 pub fn random_work(medium: &mut dyn Media, seed: u64) {
@@ -408,11 +534,7 @@ pub fn random_work(medium: &mut dyn Media, seed: u64) {
         pages: u32,
         erased: bool,
     }
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut below = |limit: u32| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) % u64::from(limit)) as u32
-    };
+    let mut below = numbers(seed);
     let geometry = *medium.geometry();
     let unit = medium.capabilities().program_unit_pages;
     let (pages, ius) = (geometry.pages_per_erase_block(), geometry.ius_per_page());

@@ -1,4 +1,4 @@
-use crate::{Capabilities, Command, Completion, Intent, IntentDone};
+use crate::{Capabilities, Command, Completion, Intent, IntentDone, MediaToken};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 
 /// One flash device as the rooms above see it: commands in, completions out, time as a value.
@@ -23,6 +23,16 @@ pub trait Media {
     /// If the command breaks a flash rule: outside the geometry, out of order, twice without an erase, not
     /// whole program units, a copy across dies. These are bugs of the submitter, never facts of the medium.
     fn submit(&mut self, command: Command, now: Time);
+
+    /// Has all programs survive a power cut that were answered before this call; others may come with them. It is answered like a
+    /// command: [`crate::MediaError::FlushFailed`] means that what was programmed since the last one that worked may be lost for
+    /// good, whatever a later one says, and that the medium takes no programs any more. Flushes that wait for each other are one.
+    ///
+    /// # Panics
+    /// If [`Capabilities::volatile_cache`] does not hold: there is nothing to flush.
+    fn flush(&mut self, _token: MediaToken, _now: Time) {
+        panic!("a flush of a medium without a volatile cache")
+    }
 
     /// Lets time pass until `now` and appends what completed, in the order it did.
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>);
@@ -69,6 +79,9 @@ impl<M: Media + ?Sized> Media for Box<M> {
     }
     fn submit(&mut self, command: Command, now: Time) {
         (**self).submit(command, now);
+    }
+    fn flush(&mut self, token: MediaToken, now: Time) {
+        (**self).flush(token, now);
     }
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
         (**self).advance(now, completions);

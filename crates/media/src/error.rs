@@ -48,6 +48,9 @@ pub enum MediaError {
         /// Erase block that was addressed.
         block: EraseBlockAddress,
     },
+    /// The flush failed: what was programmed since the last one that worked may be gone, and no later one brings it back.
+    #[error("the drive could not make durable what it took since its last flush")]
+    FlushFailed,
     /// The read asked for bytes where tags are stored, or the other way round. Only in tag mode; recovery
     /// probes with it.
     #[error("{block} page {page}: content is stored in the other mode")]

@@ -32,6 +32,13 @@ pub enum IntentWork {
         /// What to write.
         parts: SmallVec<[Buffer; 2]>,
     },
+    /// Forget bytes, and give back the room they take; whoever reads them finds anything. Advice: where it cannot be done, it is done.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len_bytes: u64,
+    },
     /// Have everything survive the death of the machine that was written when this intent was given out: by the medium itself, or
     /// by intents that were answered before.
     Sync,
@@ -47,6 +54,9 @@ pub enum IntentError {
     /// good, whatever a later one says.
     #[error("refused by the operating system or the drive")]
     Failed,
+    /// The drive is gone; nothing on it answers any more.
+    #[error("the drive is gone")]
+    Gone,
 }
 
 /// The answer to an intent. Each one is answered once, unless the medium is gone.

@@ -9,6 +9,10 @@
 //! - A program that was cut by a power loss is neither old nor new: its pages read as uncorrectable, as
 //!   erased, or as programmed. Units that came before it may be lost too, but at most the last
 //!   [`Capabilities::unsafe_units`] of the same erase block (lower pages of a shared word line).
+//! - A medium with a volatile cache ([`Capabilities::volatile_cache`]) promises less: a cut takes any subset of the sectors of 512 bytes that
+//!   were programmed since the last complete flush, of programs that were answered, too.
+//! - A medium without OOB areas ([`diecut_units::Geometry::has_oob`]) does not know what was programmed before it was opened: an erase block
+//!   is erased before it is programmed again, and what was not programmed reads as anything.
 //! - An erase block with a program that was cut takes no more programs before it is erased.
 //! - An erase that was cut leaves any mixture; the block must be erased again before it is programmed.
 //! - Nothing outside the addressed block changes.

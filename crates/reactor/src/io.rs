@@ -49,6 +49,8 @@ impl IoFile {
                 offset += part.len() as u64;
                 written
             }),
+            // Advice, which a device that lies in a plain file does not give.
+            IntentWork::Discard { .. } => Ok(()),
             IntentWork::Sync => self.sync().inspect_err(|error| {
                 tracing::error!(
                     "the device's file cannot be synced: {error}; what was written since the last sync may be lost, so no write is \

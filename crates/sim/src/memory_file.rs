@@ -27,6 +27,10 @@ impl MemoryFile {
                     offset += part.len() as u64;
                 }
             }
+            IntentWork::Discard { offset, len_bytes } => {
+                let whole = offset.div_ceil(PAGE_SIZE_BYTES)..(offset + len_bytes) / PAGE_SIZE_BYTES;
+                self.pages.retain(|page, _| !whole.contains(page));
+            }
             IntentWork::Sync => {}
         }
         done

@@ -19,7 +19,7 @@ pub struct Geometry {
     pub pages_per_block: u32,
     /// Data bytes of a page; a multiple of the IU.
     pub page_size_bytes: u32,
-    /// Spare bytes stored with a page.
+    /// Spare bytes stored with a page; 0 on a drive that offers none.
     pub oob_size_bytes: u32,
 }
 
@@ -68,7 +68,7 @@ impl Geometry {
             );
         }
         let oob_minimum = 64 * self.page_size_bytes.div_ceil(16 * 1024);
-        if self.oob_size_bytes < oob_minimum || self.oob_size_bytes > 1 << 14 {
+        if self.has_oob() && self.oob_size_bytes < oob_minimum || self.oob_size_bytes > 1 << 14 {
             return error(
                 "oob_size_bytes",
                 self.oob_size_bytes.into(),
@@ -76,6 +76,11 @@ impl Geometry {
             );
         }
         Ok(())
+    }
+
+    /// Whether pages have spare bytes beside them. A drive that hides its flash offers none.
+    pub const fn has_oob(&self) -> bool {
+        self.oob_size_bytes > 0
     }
 
     /// Dies of the whole device.

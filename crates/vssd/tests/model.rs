@@ -34,6 +34,7 @@ impl Medium {
         let capabilities = Capabilities {
             program_unit_pages: 1,
             unsafe_units: 0,
+            volatile_cache: false,
             independent_units: true,
             copy_within_die: false,
             suspends: false,

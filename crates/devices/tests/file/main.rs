@@ -34,6 +34,7 @@ fn execute(file: &File, intent: Intent) -> IntentDone {
                 offset += part.len() as u64;
             }
         }
+        IntentWork::Discard { .. } => unreachable!("this medium gives no such advice"),
         IntentWork::Sync => file.sync_data().unwrap(),
     }
     done

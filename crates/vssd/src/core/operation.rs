@@ -399,6 +399,7 @@ impl Core {
             }
             MediaError::DieOffline { .. } => SpaceError::UnitOffline { unit },
             MediaError::PowerLost => SpaceError::PowerLost,
+            MediaError::FlushFailed => unreachable!("a flush is no operation of an erase block"),
         }
     }
 }
