@@ -11,6 +11,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("nvme", &[]),
     ("spec", &[]),
     ("emulator", &["media"]),
+    ("drives", &["media"]),
     ("devices", &["media", "emulator"]),
     ("vssd", &["media", "spec"]),
     ("log", &["vssd"]),

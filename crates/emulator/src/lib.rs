@@ -23,6 +23,7 @@ mod command;
 mod device;
 mod die;
 mod divide;
+pub mod drive;
 mod engine;
 mod error;
 mod failures;

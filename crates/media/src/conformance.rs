@@ -397,7 +397,7 @@ pub fn flushed_content_survives_cuts<M: Media>(mut medium: M, seed: u64, cut: &m
         }
         let mut submitted = vec![0; blocks.len()];
         let mut completions = Vec::new();
-        for _ in 0..20 + below(120) {
+        for _ in 0..20 + below(300) {
             token += 1;
             let at = below(blocks.len() as u32) as usize;
             match below(8) {
@@ -405,7 +405,7 @@ pub fn flushed_content_survives_cuts<M: Media>(mut medium: M, seed: u64, cut: &m
                     medium.flush(MediaToken(token), now);
                     flushes.insert(token, written.clone());
                 }
-                1..=4 if submitted[at] + unit <= pages => {
+                1..=2 if submitted[at] + unit <= pages => {
                     let operation = program_of(&medium, blocks[at], submitted[at], unit, version(at));
                     submitted[at] += unit;
                     programs.insert(token, (at, submitted[at]));

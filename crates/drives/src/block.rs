@@ -1,0 +1,95 @@
+//! What a drive knows of one erase block, and the order of commands to it.
+
+use diecut_media::{Command, MediaError, MediaToken};
+use diecut_units::EraseBlockAddress;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Where an erase block stands. What was programmed before the drive was opened is not known: it can be read, and is erased before it
+/// is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// Not erased since the drive was opened.
+    Unknown,
+    /// The next page once everything submitted is done.
+    Next(u32),
+    /// Discarded: it holds nothing, and is erased before it is programmed.
+    Discarded,
+}
+
+/// An erase block in a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub position: Position,
+    /// Pages of programs that were answered; means nothing where the position is unknown.
+    pub answered_pages: u32,
+    /// Its place among the busy ones, or [`Block::IDLE`].
+    pub busy: u32,
+}
+
+impl Block {
+    pub const IDLE: u32 = u32::MAX;
+    pub const UNKNOWN: Block = Block { position: Position::Unknown, answered_pages: 0, busy: Block::IDLE };
+}
+
+/// Commands to an erase block that are under way or wait.
+#[derive(Debug, Default)]
+pub(crate) struct Busy {
+    /// In the order of submission; the first one waits for what is under way.
+    pub waiting: VecDeque<Command>,
+    /// Programs under way, in the order of their pages. They are answered in this order.
+    pub programs: VecDeque<Program>,
+    /// Reads under way.
+    pub reads: u32,
+    /// Whether its bytes are being discarded.
+    pub is_discarding: bool,
+}
+
+/// A program under way.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub token: MediaToken,
+    pub pages: Range<u32>,
+    /// Its answer, once the drive gave one.
+    pub result: Option<Result<(), MediaError>>,
+}
+
+impl Busy {
+    pub fn is_over(&self) -> bool {
+        self.waiting.is_empty() && self.programs.is_empty() && self.reads == 0 && !self.is_discarding
+    }
+
+    /// Whether an erase may take effect.
+    pub fn is_still(&self) -> bool {
+        self.programs.is_empty() && self.reads == 0 && !self.is_discarding
+    }
+
+    /// The drive answered the program that begins at a page.
+    pub fn programmed(&mut self, first_page: u32, result: Result<(), MediaError>) {
+        // I-D1.
+        let program = self.programs.iter_mut().find(|program| program.pages.start == first_page);
+        program.expect("the drive answers what is under way").result = Some(result);
+    }
+
+    /// The first program, if the drive answered it.
+    pub fn take_programmed(&mut self) -> Option<(Program, Result<(), MediaError>)> {
+        let result = self.programs.front()?.result?;
+        Some((self.programs.pop_front().expect("looked at"), result))
+    }
+}
+
+/// The error of a read that touches pages which hold nothing, or what a failed program left.
+pub(crate) fn refusal(
+    address: EraseBlockAddress,
+    block: &Block,
+    failed: Option<&Vec<Range<u32>>>,
+    mut pages: Range<u32>,
+) -> Option<MediaError> {
+    let is_erased = |page: u32| block.position != Position::Unknown && page >= block.answered_pages;
+    let is_failed = |page: u32| failed.is_some_and(|failed| failed.iter().any(|some| some.contains(&page)));
+    pages.find_map(|page| match page {
+        page if is_erased(page) => Some(MediaError::Erased { block: address, page }),
+        page if is_failed(page) => Some(MediaError::Uncorrectable { block: address, page }),
+        _ => None,
+    })
+}

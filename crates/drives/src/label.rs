@@ -1,0 +1,434 @@
+//! Label of a device: whose it is and how it is cut. Two copies of 4 KiB, at 64 KiB and at the beginning of the last whole MiB, where no
+//! erase block lies. Little endian.
+//!
+//! | offset | size | field           | meaning                                                             |
+//! |-------:|-----:|-----------------|---------------------------------------------------------------------|
+//! |      0 |    8 | magic           | "DIECUTLB"                                                          |
+//! |      8 |    4 | version         | 1; a reader takes no other                                          |
+//! |     12 |    4 | check           | CRC-32C of all other bytes                                          |
+//! |     16 |    8 | features        | what a reader must understand, a bit each: none yet                 |
+//! |     24 |    8 | number          | rises with each change; the newer copy counts                       |
+//! |     32 |   16 | server          | UUID of the server                                                  |
+//! |     48 |   16 | device          | UUID of this device                                                 |
+//! |     64 |    8 | epoch           | of the pool: rises when a device joins, is lost, or leaves          |
+//! |     72 |    8 | view            | random bytes of the epoch: of two views of one epoch one is right   |
+//! |     80 |   16 | secret          | of nonces; the same on all devices of the pool                      |
+//! |     96 |    2 | lanes           | the shape; it never changes                                         |
+//! |     98 |    2 | device_count    | devices that follow, 64 at most                                     |
+//! |    100 |    4 | blocks_per_lane | erase blocks of a lane                                              |
+//! |    104 |    8 | block_size      | bytes of an erase block                                             |
+//! |    112 |    8 | system_first    | first erase block of catalog and block states, counted over lanes   |
+//! |    120 |    8 | system_blocks   | how many                                                            |
+//! |    128 | 32*n | devices         | UUID (16), state (1: 0 there, 1 joining, 2 lost, 3 leaving), zeros (7), epoch since when (8) |
+//!
+//! The rest is zero. A change overwrites the older copy first; the other one follows when a flush has covered that
+//! (R11 in `docs/design/one-format.md`), so that a cut leaves one of them.
+
+use crate::shape::{DriveShape, MARGIN_BYTES};
+use diecut_units::{checksum, checksum_append};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 8] = *b"DIECUTLB";
+const VERSION: u32 = 1;
+/// Features that this reader understands.
+const FEATURES_KNOWN: u64 = 0;
+/// Most devices of a pool.
+const DEVICES_MAX: usize = 64;
+/// Where the first copy lies.
+const FIRST_OFFSET: u64 = 64 << 10;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Stored {
+    magic: [u8; 8],
+    version: U32,
+    check: U32,
+    features: U64,
+    number: U64,
+    server: [u8; 16],
+    device: [u8; 16],
+    epoch: U64,
+    view: [u8; 8],
+    secret: [u8; 16],
+    lanes: U16,
+    device_count: U16,
+    blocks_per_lane: U32,
+    block_size: U64,
+    system_first: U64,
+    system_blocks: U64,
+    devices: [StoredDevice; DEVICES_MAX],
+    rest: [u8; Label::SIZE_BYTES - 128 - DEVICES_MAX * size_of::<StoredDevice>()],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredDevice {
+    device: [u8; 16],
+    state: u8,
+    zeros: [u8; 7],
+    since: U64,
+}
+
+const _: () = {
+    assert!(size_of::<Stored>() == Label::SIZE_BYTES && size_of::<StoredDevice>() == 32);
+    assert!(offset_of!(Stored, lanes) == 96 && offset_of!(Stored, devices) == 128);
+};
+
+/// What a label says.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Rises with each change.
+    pub number: u64,
+    /// UUID of the server.
+    pub server: [u8; 16],
+    /// UUID of this device.
+    pub device: [u8; 16],
+    /// Epoch of the pool.
+    pub epoch: u64,
+    /// Which view of that epoch this is.
+    pub view: [u8; 8],
+    /// Secret of nonces.
+    pub secret: [u8; 16],
+    /// How the device is cut.
+    pub shape: DriveShape,
+    /// First erase block of catalog and block states, and how many there are.
+    pub system: (u64, u64),
+    /// All devices of the pool, this one too.
+    pub devices: Vec<LabelDevice>,
+}
+
+/// A device of the pool, as a label knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelDevice {
+    /// UUID.
+    pub device: [u8; 16],
+    /// What is known of it.
+    pub membership: Membership,
+    /// Epoch in which that came to be.
+    pub since: u64,
+}
+
+/// How a device belongs to its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// It is there.
+    There,
+    /// It is being added, and has no voice yet.
+    Joining,
+    /// It is lost: what it holds counts only as far as an anchor names it.
+    Lost,
+    /// It is being evacuated.
+    Leaving,
+}
+
+const MEMBERSHIPS: [Membership; 4] =
+    [Membership::There, Membership::Joining, Membership::Lost, Membership::Leaving];
+
+/// One of the two copies of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelCopy {
+    /// At 64 KiB.
+    First,
+    /// At the beginning of the last whole MiB.
+    Second,
+}
+
+/// Why there is no label to go by.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// There is none.
+    #[error("no label of diecut is on it")]
+    Missing,
+    /// There was one.
+    #[error("its label is damaged, in both copies")]
+    Damaged,
+    /// It is of a later program.
+    #[error("its label has version {0}; this program knows version 1")]
+    Version(u32),
+    /// It needs a later program.
+    #[error("its label needs features {0:#x} that this program does not know")]
+    Features(u64),
+    /// It is whole, and says something that no label says.
+    #[error("its label is whole but makes no sense: {0}")]
+    Senseless(&'static str),
+}
+
+impl LabelCopy {
+    /// Where it lies on a drive of so many bytes, which are 3 MiB at least.
+    pub fn offset(self, size_bytes: u64) -> u64 {
+        match self {
+            LabelCopy::First => FIRST_OFFSET,
+            LabelCopy::Second => size_bytes / MARGIN_BYTES * MARGIN_BYTES - MARGIN_BYTES,
+        }
+    }
+
+    /// The other one.
+    pub fn other(self) -> LabelCopy {
+        match self {
+            LabelCopy::First => LabelCopy::Second,
+            LabelCopy::Second => LabelCopy::First,
+        }
+    }
+}
+
+/// Checksum of a label with its own field left out.
+fn check_of(bytes: &[u8]) -> u32 {
+    let at = offset_of!(Stored, check);
+    checksum_append(checksum(&bytes[..at]), &bytes[at + 4..])
+}
+
+impl Label {
+    /// Bytes of a copy.
+    pub const SIZE_BYTES: usize = 4096;
+
+    /// The bytes of a copy.
+    ///
+    /// # Panics
+    /// If there are more than 64 devices.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut stored = Stored::new_zeroed();
+        stored.magic = MAGIC;
+        stored.version = VERSION.into();
+        stored.number = self.number.into();
+        (stored.server, stored.device) = (self.server, self.device);
+        (stored.epoch, stored.view, stored.secret) = (self.epoch.into(), self.view, self.secret);
+        stored.lanes = self.shape.lanes.into();
+        stored.blocks_per_lane = self.shape.blocks_per_lane.into();
+        stored.block_size = self.shape.block_size_bytes.into();
+        (stored.system_first, stored.system_blocks) = (self.system.0.into(), self.system.1.into());
+        assert!(self.devices.len() <= DEVICES_MAX, "a pool has 64 devices at most");
+        stored.device_count = (self.devices.len() as u16).into();
+        for (stored, device) in stored.devices.iter_mut().zip(&self.devices) {
+            stored.device = device.device;
+            stored.state = device.membership as u8;
+            stored.since = device.since.into();
+        }
+        stored.check = check_of(stored.as_bytes()).into();
+        stored.as_bytes().to_vec()
+    }
+
+    /// Reads a copy.
+    ///
+    /// # Errors
+    /// What is wrong with it. [`LabelError::Damaged`] speaks of this copy.
+    pub fn decode(bytes: &[u8]) -> Result<Label, LabelError> {
+        let Ok(stored) = Stored::ref_from_bytes(bytes) else { return Err(LabelError::Missing) };
+        if stored.magic != MAGIC {
+            return Err(LabelError::Missing);
+        }
+        // The check comes first: a version that is a flipped bit is damage.
+        if check_of(bytes) != stored.check.get() {
+            return Err(LabelError::Damaged);
+        }
+        if stored.version.get() != VERSION {
+            return Err(LabelError::Version(stored.version.get()));
+        }
+        let unknown = stored.features.get() & !FEATURES_KNOWN;
+        if unknown != 0 {
+            return Err(LabelError::Features(unknown));
+        }
+        let shape = DriveShape {
+            lanes: stored.lanes.get(),
+            block_size_bytes: stored.block_size.get(),
+            blocks_per_lane: stored.blocks_per_lane.get(),
+        };
+        if !shape.is_sound() {
+            return Err(LabelError::Senseless("no drive is cut like that"));
+        }
+        let system = (stored.system_first.get(), stored.system_blocks.get());
+        let blocks = u64::from(shape.lanes) * u64::from(shape.blocks_per_lane);
+        if system.0.checked_add(system.1).is_none_or(|end| end > blocks) {
+            return Err(LabelError::Senseless("its system area is outside"));
+        }
+        let count = usize::from(stored.device_count.get());
+        let Some(devices) = stored.devices.get(..count) else {
+            return Err(LabelError::Senseless("a pool has 64 devices at most"));
+        };
+        let devices = devices.iter().map(|device| {
+            let membership = MEMBERSHIPS.get(usize::from(device.state));
+            let membership = *membership.ok_or(LabelError::Senseless("a device has no such state"))?;
+            Ok(LabelDevice { device: device.device, membership, since: device.since.get() })
+        });
+        let devices = devices.collect::<Result<Vec<LabelDevice>, LabelError>>()?;
+        if !devices.iter().any(|device| device.device == stored.device) {
+            return Err(LabelError::Senseless("its pool does not know it"));
+        }
+        Ok(Label {
+            number: stored.number.get(),
+            server: stored.server,
+            device: stored.device,
+            epoch: stored.epoch.get(),
+            view: stored.view,
+            secret: stored.secret,
+            shape,
+            system,
+            devices,
+        })
+    }
+
+    /// The label of a drive from its two copies, and the copy that the next change overwrites first.
+    ///
+    /// # Errors
+    /// If no copy is whole, or one is of a later program: then the other one is older than what that program did.
+    pub fn choose(first: &[u8], second: &[u8]) -> Result<(Label, LabelCopy), LabelError> {
+        match (Label::decode(first), Label::decode(second)) {
+            (Ok(first), Ok(second)) if first.number >= second.number => Ok((first, LabelCopy::Second)),
+            (Ok(_), Ok(second)) => Ok((second, LabelCopy::First)),
+            (Err(error), _) | (_, Err(error)) if error.is_later() => Err(error),
+            (Ok(first), Err(_)) => Ok((first, LabelCopy::Second)),
+            (Err(_), Ok(second)) => Ok((second, LabelCopy::First)),
+            (Err(LabelError::Missing), Err(other)) | (Err(other), Err(_)) => Err(other),
+        }
+    }
+}
+
+impl LabelError {
+    /// Whether a later program wrote the label.
+    fn is_later(&self) -> bool {
+        matches!(self, LabelError::Version(_) | LabelError::Features(_))
+    }
+}
+
+/// The secret is left out.
+impl std::fmt::Debug for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Label")
+            .field("number", &self.number)
+            .field("server", &self.server)
+            .field("device", &self.device)
+            .field("epoch", &self.epoch)
+            .field("view", &self.view)
+            .field("shape", &self.shape)
+            .field("system", &self.system)
+            .field("devices", &self.devices)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn label() -> Label {
+        let device = |byte: u8, membership, since| LabelDevice { device: [byte; 16], membership, since };
+        Label {
+            number: 7,
+            server: [0xa1; 16],
+            device: [0xd1; 16],
+            epoch: 3,
+            view: [1, 2, 3, 4, 5, 6, 7, 8],
+            secret: [0x5e; 16],
+            shape: DriveShape { lanes: 4, block_size_bytes: 64 << 20, blocks_per_lane: 1023 },
+            system: (4090, 2),
+            devices: vec![device(0xd1, Membership::There, 1), device(0xd2, Membership::Lost, 3)],
+        }
+    }
+
+    /// Goal: the bytes are those of the table. Method: by hand.
+    #[test]
+    fn golden_bytes() {
+        let bytes = label().encode();
+        let mut expected = vec![0u8; 4096];
+        expected[..8].copy_from_slice(b"DIECUTLB");
+        expected[8] = 1;
+        expected[24] = 7;
+        expected[32..48].fill(0xa1);
+        expected[48..64].fill(0xd1);
+        expected[64] = 3;
+        expected[72..80].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        expected[80..96].fill(0x5e);
+        expected[96] = 4;
+        expected[98] = 2;
+        expected[100..104].copy_from_slice(&[0xff, 0x03, 0, 0]);
+        expected[107] = 4;
+        expected[112..114].copy_from_slice(&[0xfa, 0x0f]);
+        expected[120] = 2;
+        expected[128..144].fill(0xd1);
+        expected[152] = 1;
+        expected[160..176].fill(0xd2);
+        expected[176] = 2;
+        expected[184] = 3;
+        let check: Vec<u8> = expected[..12].iter().chain(&expected[16..]).copied().collect();
+        expected[12..16].copy_from_slice(&checksum(&check).to_le_bytes());
+        assert!(bytes == expected);
+        assert_eq!(Label::decode(&bytes), Ok(label()));
+        assert!(!format!("{:?}", label()).contains("94"), "the secret is not shown");
+    }
+
+    /// Goal: no flipped bit passes. Method: each one.
+    #[test]
+    fn damage_is_found() {
+        let bytes = label().encode();
+        for at in 0..4096 {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x20;
+            let expected = if at < 8 { LabelError::Missing } else { LabelError::Damaged };
+            assert_eq!(Label::decode(&bad), Err(expected), "byte {at}");
+        }
+    }
+
+    /// Bytes with a right checksum that say something else.
+    fn with(change: impl Fn(&mut Stored)) -> Vec<u8> {
+        let mut stored = Stored::read_from_bytes(&label().encode()).unwrap();
+        change(&mut stored);
+        stored.check = check_of(stored.as_bytes()).into();
+        stored.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |change: &dyn Fn(&mut Stored)| Label::decode(&with(change)).unwrap_err();
+        assert_eq!(refused(&|label| label.version = 2.into()), LabelError::Version(2));
+        assert_eq!(refused(&|label| label.features = 0x10.into()), LabelError::Features(0x10));
+        let senseless: [&dyn Fn(&mut Stored); 8] = [
+            &|label| label.lanes = 0.into(),
+            &|label| label.block_size = (3 << 20).into(),
+            &|label| label.blocks_per_lane = 7.into(),
+            &|label| label.blocks_per_lane = u32::MAX.into(),
+            &|label| label.system_first = u64::MAX.into(),
+            &|label| label.device_count = 65.into(),
+            &|label| label.devices[1].state = 4,
+            &|label| label.device = [0xd3; 16],
+        ];
+        for (at, change) in senseless.iter().enumerate() {
+            assert!(matches!(refused(change), LabelError::Senseless(_)), "change {at}");
+        }
+    }
+
+    /// Goal: R11: whatever a cut leaves of a change, a label is there; and nothing that a later program wrote is taken for old.
+    #[test]
+    fn the_newer_whole_copy_counts() {
+        let old = label().encode();
+        // Of a pool so large that its list goes beyond the first sector.
+        let many = (0..20).map(|byte| LabelDevice { device: [0xd0 + byte; 16], ..label().devices[0] });
+        let new = Label { number: 8, devices: many.collect(), ..label() }.encode();
+        let torn = [&new[..512], &old[512..]].concat();
+        let later = with(|label| label.version = 2.into());
+        let number = |first: &[u8], second: &[u8]| {
+            Label::choose(first, second).map(|(label, copy)| (label.number, copy))
+        };
+        use LabelCopy::{First, Second};
+        assert_eq!(number(&old, &old), Ok((7, Second)));
+        assert_eq!(number(&old, &torn), Ok((7, Second)));
+        assert_eq!(number(&old, &new), Ok((8, First)));
+        assert_eq!(number(&new, &old), Ok((8, Second)));
+        assert_eq!(number(&torn, &new), Ok((8, First)));
+        assert_eq!(number(&torn, &torn), Err(LabelError::Damaged));
+        assert_eq!(number(&[0; 4096], &[0; 4096]), Err(LabelError::Missing));
+        assert_eq!(number(&[0; 4096], &torn), Err(LabelError::Damaged));
+        assert_eq!(number(&later, &old), Err(LabelError::Version(2)));
+        assert_eq!(number(&old, &later), Err(LabelError::Version(2)));
+    }
+
+    #[test]
+    fn copies_lie_in_the_margins() {
+        for size in [538_968_064, (1 << 30) + 12345, 3 << 40] {
+            let shape = DriveShape::plan(size, 4, None).unwrap();
+            let last = shape.offset(3, shape.blocks_per_lane - 1) + shape.block_size_bytes;
+            let (first, second) = (LabelCopy::First.offset(size), LabelCopy::Second.offset(size));
+            assert!(first + 4096 <= shape.offset(0, 0) && second >= last && second + 4096 <= size, "{size}");
+        }
+    }
+}

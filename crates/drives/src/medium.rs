@@ -1,0 +1,374 @@
+use crate::block::{Position, Program, refusal};
+use crate::discards::Discards;
+use crate::flushes::Flushes;
+use crate::lane::Lane;
+use crate::shape::DriveShape;
+use diecut_media::{
+    Capabilities, Command, Completion, Divide, Intent, IntentDone, IntentError, IntentToken, IntentWork,
+    Media, MediaError, MediaToken, Operation,
+};
+use diecut_units::{
+    BlockIndex, BufferMut, ContentMode, DieAddress, EraseBlockAddress, Geometry, IU_SIZE_BYTES,
+    ProtectedMemory, StampedSlab, Time, mutant,
+};
+use std::ops::Range;
+
+/// A drive, or a part of one with some of its lanes.
+///
+/// Reads and programs go out at once, as many as there are; only a read of what is not answered yet waits, and an erase. Programs to an
+/// erase block are answered in the order of their pages. A drive that is gone, or whose flush failed, takes no programs any more.
+pub struct DriveMedium {
+    shape: DriveShape,
+    geometry: Geometry,
+    capabilities: Capabilities,
+    can_discard: bool,
+    /// Lanes of this part.
+    lanes: Vec<Option<Lane>>,
+    /// What was asked for, by its token.
+    asked: StampedSlab<Asked>,
+    intents: Vec<Intent>,
+    flushes: Flushes,
+    discards: Discards,
+    is_gone: bool,
+    done: Vec<Completion>,
+}
+
+/// Who waits for an intent.
+enum Asked {
+    Read { token: MediaToken, lane: u16, block: u32, first_page: u32 },
+    Program { lane: u16, block: u32, first_page: u32 },
+    Discard { lane: u16, block: u32 },
+    Flush,
+}
+
+impl DriveMedium {
+    /// A whole drive, as it was left. `volatile_cache` says that only a flush makes programs durable, `can_discard` that
+    /// [`Media::discard`] is worth telling it.
+    pub fn new(shape: DriveShape, volatile_cache: bool, can_discard: bool) -> DriveMedium {
+        let capabilities = Capabilities {
+            program_unit_pages: 1,
+            unsafe_units: 0,
+            volatile_cache,
+            independent_units: false,
+            copy_within_die: false,
+            suspends: false,
+            slc_blocks_per_die: 0,
+            content_mode: ContentMode::Bytes,
+            endurance_cycles: 0,
+            die_times: None,
+        };
+        DriveMedium {
+            shape,
+            geometry: shape.geometry(),
+            capabilities,
+            can_discard,
+            lanes: (0..shape.lanes).map(|_| Some(Lane::new(shape.blocks_per_lane))).collect(),
+            asked: StampedSlab::new(),
+            intents: Vec::new(),
+            flushes: Flushes::default(),
+            discards: Discards::default(),
+            is_gone: false,
+            done: Vec::new(),
+        }
+    }
+
+    /// How it is cut.
+    pub fn shape(&self) -> &DriveShape {
+        &self.shape
+    }
+
+    /// Whether the drive said that it is gone.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    fn lane(&mut self, lane: u16) -> &mut Lane {
+        self.lanes[usize::from(lane)].as_mut().expect("commands go to the part that owns the lane")
+    }
+
+    fn address(lane: u16, block: u32) -> EraseBlockAddress {
+        DieAddress::new(lane, 0).erase_block(BlockIndex(block))
+    }
+
+    /// Checks the flash rules, and counts the pages of a program.
+    fn check(&mut self, operation: &Operation) {
+        let address = operation.block();
+        assert!(self.geometry.contains(address), "{address} is outside of the drive");
+        let (pages, ius) = (self.geometry.pages_per_erase_block(), self.geometry.ius_per_erase_block());
+        let block = self.lane(address.channel.0).block_mut(address.block.0);
+        match operation {
+            Operation::Read { first_iu, iu_count, destination, oob, .. } => {
+                let end = first_iu.checked_add(*iu_count).expect("IUs of one erase block");
+                assert!(*iu_count > 0 && end <= ius, "{address}: read beyond its end");
+                assert_eq!(destination.len(), *iu_count as usize * IU_SIZE_BYTES, "{address}: whole IUs");
+                assert!(oob.is_none(), "{address}: a drive has no OOB areas");
+            }
+            Operation::Program { first_page, parts, oob, .. } => {
+                let count: u32 = parts.iter().map(|part| part.iu_count()).sum();
+                assert!(count > 0 && oob.is_empty(), "{address}: whole IUs, and no OOB areas");
+                assert_eq!(
+                    block.position,
+                    Position::Next(*first_page),
+                    "{address} is programmed in order, once, after an erase"
+                );
+                assert!(count <= pages - first_page, "{address}: program beyond its end");
+                block.position = Position::Next(first_page + count);
+            }
+            Operation::Erase { .. } => block.position = Position::Next(0),
+            Operation::ReadOob { .. } => panic!("{address}: a drive has no OOB areas"),
+            Operation::Copy { .. } => panic!("{address}: a drive does not copy"),
+        }
+    }
+
+    fn ask(&mut self, asked: Asked, work: IntentWork) {
+        let token = IntentToken(self.asked.insert(asked));
+        self.intents.push(Intent { token, work });
+    }
+
+    /// Begins what waits at an erase block, in its order, as far as it can begin.
+    fn go_on(&mut self, lane: u16, block: u32) {
+        while let Some(command) = self.take_next(lane, block) {
+            self.begin(lane, block, command);
+        }
+        self.lane(lane).settle(block);
+    }
+
+    /// The next command, if what it needs is over.
+    fn take_next(&mut self, lane: u16, block: u32) -> Option<Command> {
+        let of = self.lane(lane);
+        let answered = of.block(block).answered_pages;
+        let busy = of.busy(block)?;
+        let can_begin = match &busy.waiting.front()?.operation {
+            Operation::Read { first_iu, iu_count, .. } => {
+                busy.programs.is_empty()
+                    || first_iu + iu_count <= answered
+                    || mutant!("drives: a read overtakes a program")
+            }
+            Operation::Program { .. } => true,
+            // I-D4.
+            _ => busy.is_still(),
+        };
+        can_begin.then(|| of.busy_mut(block).waiting.pop_front().expect("looked at"))
+    }
+
+    fn begin(&mut self, lane: u16, block: u32, command: Command) {
+        let token = command.token;
+        let address = DriveMedium::address(lane, block);
+        let offline = Err(MediaError::DieOffline { block: address });
+        // I-D3.
+        let takes_no_programs = self.is_gone || self.flushes.has_failed();
+        let offset = self.shape.offset(lane, block);
+        match command.operation {
+            Operation::Read { first_iu, iu_count, destination, .. } => {
+                let of = self.lane(lane);
+                let error =
+                    refusal(address, of.block(block), of.failed(block), first_iu..first_iu + iu_count);
+                let result = if self.is_gone { offline } else { error.map_or(Ok(()), Err) };
+                if result.is_err() {
+                    return self.answer(token, result, Some(destination));
+                }
+                self.lane(lane).busy_mut(block).reads += 1;
+                let offset = offset + u64::from(first_iu) * IU_SIZE_BYTES as u64;
+                let asked = Asked::Read { token, lane, block, first_page: first_iu };
+                self.ask(asked, IntentWork::Read { offset, buffer: destination });
+            }
+            Operation::Program { first_page, parts, .. } => {
+                let count: u32 = parts.iter().map(|part| part.iu_count()).sum();
+                let pages = first_page..first_page + count;
+                let mut program = Program { token, pages, result: None };
+                if takes_no_programs {
+                    program.result = Some(offline);
+                    self.lane(lane).busy_mut(block).programs.push_back(program);
+                    return self.answer_programs(lane, block);
+                }
+                self.lane(lane).busy_mut(block).programs.push_back(program);
+                let parts = parts.into_iter().map(|part| part.into_buffer()).collect();
+                let offset = offset + u64::from(first_page) * IU_SIZE_BYTES as u64;
+                self.ask(Asked::Program { lane, block, first_page }, IntentWork::Write { offset, parts });
+            }
+            Operation::Erase { .. } => {
+                let result = if takes_no_programs { offline } else { Ok(()) };
+                self.lane(lane).erased(block);
+                self.answer(token, result, None);
+            }
+            Operation::ReadOob { .. } | Operation::Copy { .. } => {
+                unreachable!("refused when it was submitted")
+            }
+        }
+    }
+
+    fn answer(&mut self, token: MediaToken, result: Result<(), MediaError>, destination: Option<BufferMut>) {
+        self.done.push(Completion { token, result, destination, oob: None, retries: 0 });
+    }
+
+    /// Answers programs of an erase block as far as the drive answered all before them.
+    fn answer_programs(&mut self, lane: u16, block: u32) {
+        while let Some((program, result)) = self.lane(lane).busy_mut(block).take_programmed() {
+            let Range { start, end } = program.pages;
+            let of = self.lane(lane);
+            of.block_mut(block).answered_pages = end;
+            if result.is_err() {
+                of.note_failed(block, start..end);
+            }
+            self.answer(program.token, result, None);
+        }
+    }
+
+    fn begin_flush(&mut self) {
+        if self.is_gone || self.flushes.has_failed() {
+            return self.end_flush(false);
+        }
+        if self.flushes.begin() {
+            if mutant!("drives: a flush does nothing") {
+                return self.end_flush(true);
+            }
+            self.ask(Asked::Flush, IntentWork::Sync);
+        }
+    }
+
+    fn end_flush(&mut self, worked: bool) {
+        let result = if worked { Ok(()) } else { Err(MediaError::FlushFailed) };
+        let answers = self.flushes.end(worked).map(|token| Completion::plain(token, result));
+        self.done.extend(answers);
+    }
+
+    fn begin_discard(&mut self, now: Time) {
+        if self.is_gone {
+            return;
+        }
+        if let Some((lane, block)) = self.discards.begin(now) {
+            self.lane(lane).busy_mut(block).is_discarding = true;
+            let (offset, len_bytes) = (self.shape.offset(lane, block), self.shape.block_size_bytes);
+            self.ask(Asked::Discard { lane, block }, IntentWork::Discard { offset, len_bytes });
+        }
+    }
+}
+
+impl Media for DriveMedium {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn is_factory_bad(&self, _block: EraseBlockAddress) -> bool {
+        false
+    }
+
+    fn protected_memory(&self) -> Option<ProtectedMemory> {
+        None
+    }
+
+    fn submit(&mut self, command: Command, _now: Time) {
+        self.check(&command.operation);
+        let EraseBlockAddress { channel, block, .. } = command.operation.block();
+        let (lane, block) = (channel.0, block.0);
+        if matches!(command.operation, Operation::Erase { .. }) {
+            self.discards.forget(lane, block);
+        }
+        self.lane(lane).busy_mut(block).waiting.push_back(command);
+        self.go_on(lane, block);
+    }
+
+    fn flush(&mut self, token: MediaToken, _now: Time) {
+        assert!(self.capabilities.volatile_cache, "a flush of a drive without a volatile cache");
+        self.flushes.ask(token);
+        self.begin_flush();
+    }
+
+    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
+        self.begin_discard(now);
+        completions.append(&mut self.done);
+    }
+
+    fn discard(&mut self, block: EraseBlockAddress, _now: Time) {
+        let (lane, block) = (block.channel.0, block.block.0);
+        // Whoever still works at it needs it, whatever he says.
+        if self.can_discard && self.lane(lane).busy(block).is_none() {
+            self.lane(lane).erased(block);
+            self.lane(lane).block_mut(block).position = Position::Discarded;
+            self.discards.push(lane, block);
+        }
+    }
+
+    fn take_intents(&mut self, intents: &mut Vec<Intent>) {
+        intents.append(&mut self.intents);
+    }
+
+    fn intent_done(&mut self, done: IntentDone, now: Time) {
+        self.is_gone |= done.result == Err(IntentError::Gone);
+        match self.asked.remove(done.token.0) {
+            Asked::Read { token, lane, block, first_page } => {
+                let address = DriveMedium::address(lane, block);
+                let result = done.result.map_err(|error| match error {
+                    IntentError::Gone => MediaError::DieOffline { block: address },
+                    IntentError::Failed | IntentError::Full => {
+                        MediaError::Uncorrectable { block: address, page: first_page }
+                    }
+                });
+                self.lane(lane).busy_mut(block).reads -= 1;
+                self.answer(token, result, done.buffer);
+                self.go_on(lane, block);
+            }
+            Asked::Program { lane, block, first_page } => {
+                let address = DriveMedium::address(lane, block);
+                // Written too late: a flush that failed meanwhile may have taken it along.
+                let result = match done.result {
+                    Ok(()) if self.flushes.has_failed() => Err(MediaError::DieOffline { block: address }),
+                    Ok(()) => Ok(()),
+                    Err(IntentError::Gone) => Err(MediaError::DieOffline { block: address }),
+                    Err(IntentError::Full) => Err(MediaError::NoRoom { block: address, page: first_page }),
+                    Err(IntentError::Failed) => {
+                        Err(MediaError::ProgramFailed { block: address, page: first_page })
+                    }
+                };
+                self.lane(lane).busy_mut(block).programmed(first_page, result);
+                self.answer_programs(lane, block);
+                self.go_on(lane, block);
+            }
+            Asked::Discard { lane, block } => {
+                self.discards.end(now);
+                self.lane(lane).busy_mut(block).is_discarding = false;
+                self.go_on(lane, block);
+            }
+            Asked::Flush => {
+                self.end_flush(done.result.is_ok());
+                self.begin_flush();
+            }
+        }
+    }
+
+    fn next_event(&self) -> Time {
+        match self.done.is_empty() && self.intents.is_empty() {
+            true if self.is_gone => Time::NEVER,
+            true => self.discards.next_event(),
+            false => Time::ZERO,
+        }
+    }
+}
+
+impl Divide for DriveMedium {
+    fn empty_part(&mut self) -> DriveMedium {
+        let mut part = DriveMedium::new(self.shape, self.capabilities.volatile_cache, self.can_discard);
+        part.lanes.iter_mut().for_each(|lane| *lane = None);
+        part.is_gone = self.is_gone;
+        part
+    }
+
+    fn owns(&self, channel: u16) -> bool {
+        self.lanes.get(usize::from(channel)).is_some_and(Option::is_some)
+    }
+
+    fn is_quiet(&self, channel: u16) -> bool {
+        self.lanes[usize::from(channel)].as_ref().is_none_or(Lane::is_quiet)
+    }
+
+    fn take_channel(&mut self, from: &mut DriveMedium, channel: u16) {
+        assert!(from.is_quiet(channel), "I-D5: commands to lane {channel} are under way");
+        let lane = from.lanes[usize::from(channel)].take().expect("the part that gives a lane owns it");
+        self.lanes[usize::from(channel)] = Some(lane);
+        self.discards.take_lane(&mut from.discards, channel);
+    }
+}

@@ -1,0 +1,149 @@
+use diecut_units::{Geometry, GeometryError, IU_SIZE_BYTES};
+
+/// Smallest and largest erase block.
+const BLOCK_SIZES_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
+/// Smallest erase block that is chosen where nobody asks for one.
+const PLANNED_SIZE_MIN_BYTES: u64 = 16 << 20;
+/// Erase blocks that a lane should have, so that one of them is little.
+const PLANNED_BLOCKS: u64 = 1024;
+/// Erase blocks of a lane without which nothing can be cleaned.
+const BLOCKS_MIN: u64 = 8;
+/// What is left free at both ends of a drive: for labels, and for what others put there.
+pub(crate) const MARGIN_BYTES: u64 = 1 << 20;
+
+/// How a drive is cut: into lanes, which are channels of one die to the rooms above, and erase blocks.
+///
+/// Erase blocks lie one behind the other, the ones of the first lane first, from 1 MiB on. The last whole MiB of the drive is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveShape {
+    /// Lanes; each is owned by one shard.
+    pub lanes: u16,
+    /// Bytes of an erase block, a power of two.
+    pub block_size_bytes: u64,
+    /// Erase blocks of each lane.
+    pub blocks_per_lane: u32,
+}
+
+/// Why a drive cannot be cut.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// It is too small.
+    #[error(
+        "the drive has {size_bytes} bytes; {lanes} lanes with 8 erase blocks of {block_size_bytes} bytes need {needed_bytes}"
+    )]
+    TooSmall {
+        /// What it has.
+        size_bytes: u64,
+        /// Lanes.
+        lanes: u16,
+        /// Erase block.
+        block_size_bytes: u64,
+        /// What it would take.
+        needed_bytes: u64,
+    },
+    /// The erase block is no power of two from 1 to 256 MiB.
+    #[error("an erase block of {0} bytes: it is a power of two, from 1 MiB to 256 MiB")]
+    BlockSize(u64),
+    /// Another value is out of range.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+}
+
+impl DriveShape {
+    /// Cuts a drive of `size_bytes` into lanes. Erase blocks have the size asked for, or the one from 16 to 256 MiB at which a lane has
+    /// about a thousand.
+    ///
+    /// # Errors
+    /// If the drive is too small for 8 erase blocks in each lane, or the size of an erase block is no power of two from 1 to 256 MiB.
+    pub fn plan(
+        size_bytes: u64,
+        lanes: u16,
+        block_size_bytes: Option<u64>,
+    ) -> Result<DriveShape, ShapeError> {
+        let of_lane = size_bytes.saturating_sub(2 * MARGIN_BYTES) / u64::from(lanes.max(1));
+        let block_size_bytes = block_size_bytes.unwrap_or_else(|| {
+            let wanted = (of_lane / PLANNED_BLOCKS).max(1).next_power_of_two();
+            wanted.clamp(PLANNED_SIZE_MIN_BYTES, *BLOCK_SIZES_BYTES.end())
+        });
+        if !block_size_bytes.is_power_of_two() || !BLOCK_SIZES_BYTES.contains(&block_size_bytes) {
+            return Err(ShapeError::BlockSize(block_size_bytes));
+        }
+        let blocks = of_lane / block_size_bytes;
+        if blocks < BLOCKS_MIN {
+            let needed_bytes = 2 * MARGIN_BYTES + u64::from(lanes) * BLOCKS_MIN * block_size_bytes;
+            return Err(ShapeError::TooSmall { size_bytes, lanes, block_size_bytes, needed_bytes });
+        }
+        let blocks_per_lane = u32::try_from(blocks).unwrap_or(u32::MAX).min(1 << 20);
+        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane };
+        shape.geometry().validate()?;
+        Ok(shape)
+    }
+
+    /// The same in the words of the flash contract: a page is an IU, and has no OOB area.
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            channels: self.lanes,
+            dies_per_channel: 1,
+            planes_per_die: 1,
+            blocks_per_plane: self.blocks_per_lane,
+            pages_per_block: (self.block_size_bytes / IU_SIZE_BYTES as u64) as u32,
+            page_size_bytes: IU_SIZE_BYTES as u32,
+            oob_size_bytes: 0,
+        }
+    }
+
+    /// Bytes that a drive has at least to hold this shape.
+    pub fn needed_bytes(&self) -> u64 {
+        2 * MARGIN_BYTES + u64::from(self.lanes) * u64::from(self.blocks_per_lane) * self.block_size_bytes
+    }
+
+    /// Whether [`DriveShape::plan`] could have said so.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.block_size_bytes.is_power_of_two()
+            && BLOCK_SIZES_BYTES.contains(&self.block_size_bytes)
+            && u64::from(self.blocks_per_lane) >= BLOCKS_MIN
+            && self.geometry().validate().is_ok()
+    }
+
+    /// Where an erase block of a lane begins.
+    pub(crate) fn offset(&self, lane: u16, block: u32) -> u64 {
+        let number = u64::from(lane) * u64::from(self.blocks_per_lane) + u64::from(block);
+        MARGIN_BYTES + number * self.block_size_bytes
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_lane_has_about_a_thousand_blocks_and_margins_stay_free() {
+        for (size, block, blocks) in [
+            (1u64 << 30, 16u64 << 20, 15),
+            (256 << 30, 64 << 20, 1023),
+            (4 << 40, 256 << 20, 4095),
+            (300 << 30, 128 << 20, 599),
+        ] {
+            let shape = DriveShape::plan(size, 4, None).unwrap();
+            assert_eq!((shape.block_size_bytes, shape.blocks_per_lane), (block, blocks), "{size}");
+            assert!(shape.needed_bytes() <= size);
+            let last = shape.offset(3, shape.blocks_per_lane - 1) + shape.block_size_bytes;
+            assert!(shape.offset(0, 0) == MARGIN_BYTES && last + MARGIN_BYTES <= size, "{size}");
+            assert_eq!(shape.geometry().erase_block_size_bytes(), block);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_says_what_would() {
+        let error = DriveShape::plan(500 << 20, 4, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the drive has 524288000 bytes; 4 lanes with 8 erase blocks of 16777216 bytes need 538968064"
+        );
+        assert!(DriveShape::plan(538_968_064, 4, None).is_ok());
+        for size in [3 << 20, 512 << 20, 4096] {
+            assert_eq!(DriveShape::plan(1 << 40, 4, Some(size)), Err(ShapeError::BlockSize(size)));
+        }
+        assert!(matches!(DriveShape::plan(1 << 40, 0, None), Err(ShapeError::Geometry(_))));
+    }
+}

@@ -1,0 +1,218 @@
+//! The model of a drive: what a flush promises, what a cut takes, and that its lies are lies.
+
+use diecut_emulator::drive::{Drive, DriveProfile, DriveStatistics, Stretch};
+use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
+use diecut_units::{Buffer, BufferMut, Time};
+use std::collections::BTreeSet;
+
+const SECTOR: usize = 512;
+
+struct Host {
+    drive: Drive,
+    now: Time,
+    tokens: u64,
+}
+
+impl Host {
+    fn new(seed: u64) -> Host {
+        Host { drive: Drive::new(DriveProfile::nvme(1 << 20), seed), now: Time::ZERO, tokens: 0 }
+    }
+
+    fn ask(&mut self, work: IntentWork) -> u64 {
+        self.tokens += 1;
+        self.drive.submit(Intent { token: IntentToken(self.tokens), work }, self.now);
+        self.tokens
+    }
+
+    /// Waits for all that is under way.
+    fn finish(&mut self) -> Vec<IntentDone> {
+        let mut done = Vec::new();
+        while self.drive.next_event() < Time::NEVER {
+            self.now = self.now.max(self.drive.next_event());
+            self.drive.advance(self.now, &mut done);
+        }
+        done
+    }
+
+    fn write(&mut self, offset: u64, byte: u8, sectors: usize) -> Result<(), IntentError> {
+        self.ask(write_of(offset, byte, sectors));
+        self.finish().remove(0).result
+    }
+
+    fn read(&mut self, offset: u64, sectors: usize) -> Result<Vec<u8>, IntentError> {
+        self.ask(IntentWork::Read { offset, buffer: BufferMut::copy_from(&vec![0xee; sectors * SECTOR]) });
+        let done = self.finish().remove(0);
+        done.result.map(|()| done.buffer.expect("the buffer comes back").to_vec())
+    }
+
+    /// The first byte of each sector.
+    fn sectors(&mut self, offset: u64, sectors: usize) -> Vec<u8> {
+        self.read(offset, sectors).unwrap().chunks(SECTOR).map(|sector| sector[0]).collect()
+    }
+
+    fn flush(&mut self) -> Result<(), IntentError> {
+        self.ask(IntentWork::Sync);
+        self.finish().remove(0).result
+    }
+}
+
+fn write_of(offset: u64, byte: u8, sectors: usize) -> IntentWork {
+    let parts =
+        [Buffer::copy_from(&vec![byte; SECTOR]), Buffer::copy_from(&vec![byte; (sectors - 1) * SECTOR])];
+    IntentWork::Write { offset, parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+}
+
+/// Goal: what is flushed stays; of what is not, any subset of sectors does, in old and new versions, in part or as a whole.
+#[test]
+fn a_cut_takes_any_subset_of_what_was_not_flushed() {
+    let (mut seen, mut torn) = (BTreeSet::new(), 0);
+    for seed in 0..200 {
+        let mut host = Host::new(seed);
+        host.write(0, 1, 8).unwrap();
+        host.write(8192, 9, 4).unwrap();
+        host.flush().unwrap();
+        host.write(0, 2, 8).unwrap();
+        host.write(0, 3, 8).unwrap();
+        // This one is never answered.
+        host.ask(write_of(4096, 4, 2));
+        assert_eq!(host.drive.durable(0, 4096), [1; 4096], "the cache is no medium");
+        host.drive.cut();
+        assert_eq!(host.drive.next_event(), Time::NEVER, "nothing is answered after a cut");
+        let left = host.sectors(0, 8);
+        assert!(left.iter().all(|byte| (1..=3).contains(byte)), "{left:?}");
+        assert_eq!(host.sectors(8192, 4), [9; 4], "what was flushed stays");
+        torn += u32::from(left.windows(2).any(|pair| pair[0] != pair[1]));
+        seen.extend(left);
+        assert_eq!(host.drive.durable(0, 8192), host.drive.durable(0, 8192));
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<u8>>(), [1, 2, 3], "old, newer and newest versions are left");
+    assert!((40..160).contains(&torn), "{torn} of 200 were torn");
+}
+
+/// Goal: a flush covers what was answered when it came, and promises nothing of what was under way.
+#[test]
+fn a_flush_covers_what_was_answered_before_it() {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let mut host = Host::new(seed);
+        host.ask(write_of(0, 5, 1));
+        host.ask(IntentWork::Sync);
+        assert_eq!(host.finish().len(), 2);
+        host.drive.cut();
+        lost += u32::from(host.drive.durable(0, 1) == [0]);
+    }
+    assert!(lost > 10, "a write beside a flush was lost {lost} times of 40");
+}
+
+/// Goal: reads see the newest answered write, through discards and beyond what the cache keeps.
+#[test]
+fn what_is_read_is_the_newest() {
+    let mut host = Host::new(1);
+    host.write(0, 1, 8).unwrap();
+    host.write(1024, 2, 2).unwrap();
+    assert_eq!(host.sectors(0, 8), [1, 1, 2, 2, 1, 1, 1, 1]);
+    host.ask(IntentWork::Discard { offset: 512, len_bytes: 1024 });
+    host.finish();
+    let after = host.sectors(0, 8);
+    assert_eq!((after[0], &after[3..]), (1, &[2, 1, 1, 1, 1][..]));
+    for at in 0..600 {
+        host.write(at % 16 * 4096, at as u8, 1).unwrap();
+    }
+    for at in 584..600 {
+        assert_eq!(host.sectors(at % 16 * 4096, 1), [at as u8]);
+    }
+    assert_ne!(host.drive.statistics(), DriveStatistics::default());
+}
+
+/// Goal: what nobody wrote reads as anything, and not twice the same.
+#[test]
+fn what_was_never_written_is_no_promise() {
+    let mut host = Host::new(2);
+    let reads: BTreeSet<Vec<u8>> = (0..8).map(|_| host.read(4096, 8).unwrap()).collect();
+    assert!(reads.len() > 6);
+}
+
+/// Goal: after a flush that failed the next one succeeds, and what the first one should have covered may be gone.
+#[test]
+fn a_failed_flush_is_forgotten_by_the_drive() {
+    let mut gone = 0;
+    for seed in 0..40 {
+        let mut host = Host::new(seed);
+        host.drive.faults_mut().flush_failures = 1;
+        host.write(0, 5, 1).unwrap();
+        assert_eq!(host.flush(), Err(IntentError::Failed));
+        assert_eq!(host.flush(), Ok(()));
+        gone += u32::from(host.drive.durable(0, 1) == [0]);
+    }
+    assert!((5..35).contains(&gone), "{gone} of 40");
+}
+
+/// Goal: each lie is one: the command is answered well, and something else is true.
+#[test]
+fn lies_are_told() {
+    let mut host = Host::new(3);
+    host.write(0, 1, 1).unwrap();
+    host.flush().unwrap();
+    host.drive.faults_mut().lies.loses_writes = 1.0;
+    host.write(0, 2, 1).unwrap();
+    assert_eq!(host.sectors(0, 1), [1], "a lost write");
+    host.drive.faults_mut().lies = Default::default();
+    host.drive.faults_mut().lies.misdirects_writes = 1.0;
+    host.write(0, 3, 1).unwrap();
+    assert_eq!(host.sectors(0, 1), [1], "a write that went elsewhere");
+    host.drive.faults_mut().lies = Default::default();
+    host.write(0, 4, 1).unwrap();
+    host.drive.faults_mut().lies.stale_reads = 1.0;
+    assert_eq!(host.sectors(0, 1), [1], "a stale read");
+    host.drive.faults_mut().lies = Default::default();
+    host.drive.faults_mut().lies.misdirects_reads = 1.0;
+    let misread = (0..20).filter(|_| host.sectors(0, 1) != [4]).count();
+    assert!(misread > 15, "reads that come from elsewhere");
+    host.drive.faults_mut().lies = Default::default();
+    host.drive.faults_mut().rotten = vec![Stretch { offset: 3, len_bytes: 1 }];
+    let read = host.read(0, 1).unwrap();
+    assert_eq!(read[..5], [4, 4, 4, 0x14, 4], "rot");
+    host.drive.faults_mut().rotten.clear();
+    host.drive.faults_mut().lies.about_flushes = true;
+    host.flush().unwrap();
+    assert_eq!(host.drive.durable(0, 1), [1], "a flush that did nothing");
+}
+
+/// Goal: refusals and stalls are as they were asked for.
+#[test]
+fn refusals_and_stalls() {
+    let mut host = Host::new(4);
+    host.write(0, 1, 2).unwrap();
+    host.drive.faults_mut().unreadable = vec![Stretch { offset: 600, len_bytes: 1 }];
+    assert_eq!(host.read(0, 2), Err(IntentError::Failed));
+    assert_eq!(host.sectors(0, 1), [1]);
+    host.drive.faults_mut().unwritable = vec![Stretch { offset: 4096, len_bytes: 512 }];
+    assert_eq!(host.write(3584, 2, 2), Err(IntentError::Failed));
+    assert_eq!(host.write(3584, 2, 1), Ok(()));
+    host.drive.faults_mut().is_full = true;
+    assert_eq!(host.write(3584, 2, 1), Err(IntentError::Full));
+    let until = Time(host.now.0 + 5_000_000_000);
+    *host.drive.faults_mut() = Default::default();
+    host.drive.faults_mut().stalled_until = until;
+    host.write(0, 1, 1).unwrap();
+    assert_eq!(host.now, until, "a stall ends when it was said to");
+    host.drive.faults_mut().is_gone = true;
+    assert_eq!(host.write(0, 1, 1), Err(IntentError::Gone));
+    assert_eq!(host.read(0, 1), Err(IntentError::Gone));
+    assert_eq!(host.flush(), Err(IntentError::Gone));
+}
+
+/// Goal: one seed is one run.
+#[test]
+fn a_seed_is_a_run() {
+    let run = |seed| {
+        let mut host = Host::new(seed);
+        (0..50u64).for_each(|at| _ = host.ask(write_of(at % 7 * 4096, at as u8, 8)));
+        let order: Vec<u64> = host.finish().iter().map(|done| done.token.0).collect();
+        (0..20u64).for_each(|at| _ = host.ask(write_of(at % 7 * 4096, 100 + at as u8, 8)));
+        host.drive.cut();
+        (order, host.now, host.drive.durable(0, 28 << 10))
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5).2, run(6).2);
+}
