@@ -4,7 +4,7 @@
 use diecut_devices::{FileMedium, Profile};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
-use diecut_reactor::{IoFile, Reactor, ReactorConfig};
+use diecut_reactor::{IoFile, PageCache, Reactor, ReactorConfig};
 use diecut_shard::control::{
     ControlRequest, ControlResponse, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec,
 };
@@ -42,7 +42,7 @@ fn what_hosts_write_is_in_the_file() {
     let config = ShardConfig { pool: PoolConfig::suited_to(&geometry), ..ShardConfig::default() };
     let reactor_config = ReactorConfig {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
-        io: Some(IoFile::Plain(Arc::clone(&file))),
+        io: Some(IoFile::Ring(Arc::clone(&file), PageCache::Used)),
         ..ReactorConfig::default()
     };
     let make = move |now| Shard::new(FileMedium::new(geometry), config, now);

@@ -2,14 +2,14 @@
 
 use crate::doors::Doors;
 use crate::inbox::{Address, Message};
-use diecut_media::Intent;
+use crate::io::Io;
 use diecut_shard::drive::ShardIndex;
 use diecut_units::{Span, Time};
 use mio::Poll;
 use mio::net::{TcpListener, UnixListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 /// What the threads of a reactor share.
@@ -51,6 +51,6 @@ pub(crate) struct Ends {
     pub listeners: Vec<TcpListener>,
     pub is_closed: bool,
     pub blocks: Option<UnixListener>,
-    pub io: Option<Sender<Intent>>,
+    pub io: Option<Io>,
     pub busy_poll: Span,
 }

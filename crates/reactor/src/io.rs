@@ -1,87 +1,82 @@
-//! I/O that a device asks for, on a thread of its own: a disk takes its time, and the shard goes on meanwhile.
+//! I/O that a device asks for: syncs of a device that writes its file by itself on a thread of its own, everything else on a ring. The
+//! shard goes on meanwhile.
 
 use crate::common::Common;
 use crate::inbox::Message;
+use crate::ring::{DriveRing, PageCache};
 use diecut_devices::SyncFile;
 use diecut_media::{Intent, IntentDone, IntentError, IntentWork};
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// The file on which intents of a device are carried out.
+/// The file or drive on which intents of a device are carried out.
 #[derive(Clone, Debug)]
 pub enum IoFile {
-    /// Of a device that reads and writes it by itself, and asks for syncs only.
+    /// Of a device that reads and writes it by itself, and asks for syncs only: by a thread for each shard, for a sync is one call that
+    /// waits.
     Synced(SyncFile),
-    /// Of a device that asks for everything.
-    Plain(Arc<File>),
+    /// Of a device that asks for everything: on an io_uring of each shard.
+    Ring(Arc<File>, PageCache),
 }
 
-impl IoFile {
-    fn sync(&self) -> std::io::Result<()> {
-        match self {
-            IoFile::Synced(file) => file.sync(),
-            IoFile::Plain(file) => file.sync_data(),
-        }
-    }
+/// Who carries out what the device of a shard, or its part of one, asks for.
+pub(crate) enum Io {
+    /// The thread at the other end.
+    Thread(Sender<Intent>),
+    /// The shard's own thread.
+    Ring(Box<DriveRing>),
+}
 
-    fn plain(&self) -> &File {
+impl Io {
+    /// Begins with what is asked for.
+    pub fn begin(&mut self, intent: Intent) {
         match self {
-            IoFile::Synced(_) => unreachable!("such a device reads and writes its file by itself"),
-            IoFile::Plain(file) => file,
-        }
-    }
-
-    /// Carries out an intent, and waits for that.
-    fn execute(&self, intent: Intent) -> IntentDone {
-        let mut buffer = None;
-        let worked = match intent.work {
-            IntentWork::Read { offset, buffer: mut into } => {
-                let read = self.plain().read_exact_at(&mut into, offset);
-                buffer = Some(into);
-                read
+            Io::Thread(thread) => {
+                thread.send(intent).expect("the thread that does I/O lives as long as this one")
             }
-            IntentWork::Write { mut offset, parts } => parts.iter().try_for_each(|part| {
-                let written = self.plain().write_all_at(part, offset);
-                offset += part.len() as u64;
-                written
-            }),
-            // Advice, which a device that lies in a plain file does not give.
-            IntentWork::Discard { .. } => Ok(()),
-            IntentWork::Sync => self.sync().inspect_err(|error| {
-                tracing::error!(
-                    "the device's file cannot be synced: {error}; what was written since the last sync may be lost, so no write is \
-                     acknowledged any more. Reads go on. See to the disk, then start the server again"
-                );
-            }),
-        };
-        let result = worked.map_err(|error| match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => IntentError::Full,
-            _ => IntentError::Failed,
-        });
-        IntentDone { token: intent.token, buffer, result }
+            Io::Ring(ring) => ring.push(intent),
+        }
     }
 }
 
-/// Starts the thread that carries out what the device of a shard, or its part of one, asks for. It ends when the sender is dropped.
+fn sync(file: &SyncFile, intent: Intent) -> IntentDone {
+    assert!(matches!(intent.work, IntentWork::Sync), "such a device reads and writes its file by itself");
+    let synced = file.sync().inspect_err(|error| {
+        tracing::error!(
+            "the device's file cannot be synced: {error}; what was written since the last sync may be lost, so no write is \
+             acknowledged any more. Reads go on. See to the disk, then start the server again"
+        );
+    });
+    let result = synced.map_err(|error| match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => IntentError::Full,
+        _ => IntentError::Failed,
+    });
+    IntentDone { token: intent.token, buffer: None, result }
+}
+
+/// Starts who carries out what the device of a shard, or its part of one, asks for. A thread ends when the sender is dropped.
 pub(crate) fn start(
     file: IoFile,
     common: &Arc<Common>,
     shard: usize,
     threads: &mut Vec<JoinHandle<()>>,
-) -> std::io::Result<Sender<Intent>> {
+) -> std::io::Result<Io> {
+    let file = match file {
+        IoFile::Synced(file) => file,
+        IoFile::Ring(file, cache) => return Ok(Io::Ring(Box::new(DriveRing::new(&file, cache)?))),
+    };
     let (sender, wanted) = channel::<Intent>();
     let name = format!("io-{shard}");
     let shard = common.addresses[shard].clone();
     threads.push(std::thread::Builder::new().name(name).spawn(move || {
         while let Ok(intent) = wanted.recv() {
-            if !shard.send(Message::IoDone(file.execute(intent))) {
+            if !shard.send(Message::IoDone(sync(&file, intent))) {
                 return;
             }
         }
     })?);
-    Ok(sender)
+    Ok(Io::Thread(sender))
 }

@@ -33,8 +33,7 @@ pub struct ReactorConfig {
     pub blocks: Option<std::os::unix::net::UnixListener>,
     /// Connections of hosts that may be open at once.
     pub connections: ConnectionLimits,
-    /// Where what the device asks for is carried out, by a thread of its own for each shard: of a device that does not do all its I/O by
-    /// itself.
+    /// Where what the device asks for is carried out, for each shard apart: of a device that does not do all its I/O by itself.
     pub io: Option<IoFile>,
     /// What takes room on the file system under a device's file and gives it back: a thread of its own does that.
     pub rooms: Option<RoomWorker>,

@@ -10,9 +10,9 @@
 use crate::common::Common;
 use crate::helpers::{Helpers, start_rooms};
 use crate::inbox::{Message, Untold};
-use crate::io::{self, IoFile};
+use crate::io::{self, Io, IoFile};
 use diecut_devices::{Device, RoomWorker};
-use diecut_media::{Divide, Intent, Media};
+use diecut_media::{Divide, Media};
 use diecut_shard::drive::ShardMessage;
 use diecut_shard::gather_media;
 use diecut_shard::panics::PanicRecord;
@@ -20,7 +20,7 @@ use diecut_units::Time;
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -176,7 +176,7 @@ pub(crate) struct Left {
 /// What a thread goes on with.
 pub(crate) struct Next<D> {
     pub make: Make<D>,
-    pub io: Option<Sender<Intent>>,
+    pub io: Option<Io>,
     pub kept: Vec<Message>,
 }
 
@@ -232,7 +232,8 @@ impl<D> Meeting<D> {
                 drop(pending);
                 lock(&self.helpers).append(&mut threads);
                 let io = io.transpose();
-                let io = io.unwrap_or_else(|error| give_up(&format!("no thread for I/O: {error}")));
+                let io = io
+                    .unwrap_or_else(|error| give_up(&format!("nobody does the I/O of the device: {error}")));
                 return Some(Next { make, io, kept });
             }
             read(inbox, &mut kept, &mut told);

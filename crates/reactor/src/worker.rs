@@ -6,25 +6,30 @@ use crate::common::{Common, Ends};
 use crate::connection::{Connection, Turn};
 use crate::doors::{Chosen, Why};
 use crate::inbox::{Answers, Message, Outgoing, Untold};
+use crate::io::Io;
 use crate::lines::Lines;
 use crate::log::NoticeLog;
 use crate::shares::{Shares, Way};
 use crate::upkeep::Upkeep;
-use diecut_media::Intent;
+use diecut_media::IntentDone;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_shard::notice::{Cause, Notice};
 use diecut_shard::panics::PanicRecord;
 use diecut_units::{Span, Time};
-use mio::{Events, Poll, Token};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const BLOCKS_LISTENER: Token = Token(usize::MAX - 1);
+/// Something is done on the ring. It is looked at in each round anyway.
+const RING: Token = Token(usize::MAX - 2);
 const FIRST_LISTENER: usize = usize::MAX - 64;
 const EVENTS_PER_ROUND: usize = 256;
 /// Hosts that come up are heard one by one, as they are accepted: see `acceptor`.
@@ -58,8 +63,10 @@ pub(crate) struct Worker<D: Drive> {
     notices: NoticeLog,
     /// The last ones, for the record of a panic.
     last_notices: VecDeque<Box<Notice>>,
-    /// To the thread that carries out what the device asks for, where it does.
-    io: Option<Sender<Intent>>,
+    /// Carries out what the device asks for, where it does.
+    io: Option<Io>,
+    /// What was carried out on the ring.
+    io_done: Vec<IntentDone>,
     upkeep: Upkeep,
     stopping: bool,
     /// How long it looks for work after its last before it sleeps.
@@ -76,6 +83,9 @@ impl<D: Drive> Worker<D> {
         let acceptor = Acceptor::new(listeners, is_closed, poll.registry(), FIRST_LISTENER)?;
         let mut blocks = BlockClients::new(blocks, Arc::clone(&common.next_connection));
         blocks.watch(poll.registry(), BLOCKS_LISTENER)?;
+        if let Some(Io::Ring(ring)) = &io {
+            poll.registry().register(&mut SourceFd(&ring.as_raw_fd()), RING, Interest::READABLE)?;
+        }
         Ok(Worker {
             outgoing: Outgoing::new(common.addresses.len()),
             shard,
@@ -92,6 +102,7 @@ impl<D: Drive> Worker<D> {
             notices: NoticeLog::default(),
             last_notices: VecDeque::with_capacity(NOTICES_KEPT),
             io,
+            io_done: Vec::new(),
             upkeep: Upkeep::default(),
             stopping: false,
             busy_poll,
@@ -125,6 +136,7 @@ impl<D: Drive> Worker<D> {
             let mut worked = !events.is_empty();
             events.iter().for_each(|event| self.is_ready(event));
             worked |= self.read_inbox(now);
+            worked |= self.take_io(now);
             // Connections may have been given away: nothing more is read of them here.
             self.act(now);
             self.outgoing.send_again(&self.common.addresses);
@@ -148,6 +160,7 @@ impl<D: Drive> Worker<D> {
             self.act(now);
             self.write_connections(now, &mut system_calls);
             self.act(now);
+            self.begin_io(&mut system_calls);
             self.blocks.wake();
             system_calls += std::mem::take(&mut self.blocks.system_calls);
             // Hosts that come up have their turn when hosts at work were answered: what these send meanwhile waits for
@@ -223,7 +236,7 @@ impl<D: Drive> Worker<D> {
     #[inline]
     fn is_ready(&mut self, event: &mio::event::Event) {
         match event.token() {
-            WAKER => {}
+            WAKER | RING => {}
             BLOCKS_LISTENER => self.blocks.accept_soon(),
             Token(number) if number >= FIRST_LISTENER => self.acceptor.is_ready(),
             Token(number) if number >= blocks::FIRST_TOKEN => self.blocks.ready(number),
@@ -274,6 +287,24 @@ impl<D: Drive> Worker<D> {
         let Some(number) = self.lines.number_of_any(id) else { return };
         if self.lines.get(number).is_some_and(|one| one.place.is_sent_away()) {
             self.lost(number, now);
+        }
+    }
+
+    /// Tells the shard of what was carried out on the ring. Whether anything was.
+    fn take_io(&mut self, now: Time) -> bool {
+        let Some(Io::Ring(ring)) = &mut self.io else { return false };
+        ring.take_done(&mut self.io_done);
+        let worked = !self.io_done.is_empty();
+        for done in self.io_done.drain(..) {
+            self.shard.handle(Event::IoDone(done), now, &mut self.actions);
+        }
+        worked
+    }
+
+    /// Gives the kernel what the device asked for in this round, in one call.
+    fn begin_io(&mut self, system_calls: &mut u64) {
+        if let Some(Io::Ring(ring)) = &mut self.io {
+            *system_calls += u64::from(ring.submit());
         }
     }
 
@@ -533,8 +564,8 @@ impl<D: Drive> Worker<D> {
                 }
                 Action::BeginAnew => self.common.call(),
                 Action::Io(intent) => {
-                    let io = self.io.as_ref().expect("a device that asks for I/O is started with its file");
-                    io.send(intent).expect("the thread that does I/O lives as long as this one");
+                    let io = self.io.as_mut().expect("a device that asks for I/O is started with its file");
+                    io.begin(intent);
                 }
                 Action::Notice(notice) => {
                     self.notices.tell(&notice, self.index, now);

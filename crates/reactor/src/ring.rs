@@ -1,0 +1,361 @@
+//! Intents of a drive on an io_uring: many at once, and nobody waits in a system call.
+
+use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
+use diecut_units::{Buffer, BufferMut, BufferPool, Slab};
+use io_uring::{IoUring, opcode, squeue, types};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Commands that the kernel has at once; others wait here.
+const ENTRIES: u32 = 256;
+/// Memory that a drive transfers to and from begins at a multiple of this. Drives ask for less, or for this.
+const ALIGNMENT_BYTES: usize = 512;
+/// The file, as the ring knows it.
+const FILE: types::Fixed = types::Fixed(0);
+
+/// Whether bytes go through the kernel's page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageCache {
+    /// Any bytes at any place; they are copied once more, and take memory twice.
+    Used,
+    /// Straight to the drive (O_DIRECT): whole logical blocks only.
+    Bypassed,
+}
+
+/// The ring of one thread on one file or block device.
+///
+/// It has an open file of its own: the kernel tells each of them once when something that was written could not be made durable, and two
+/// that share one would hide it from each other.
+pub struct DriveRing {
+    ring: IoUring,
+    /// Kept open for the ring.
+    _file: File,
+    under_way: Slab<UnderWay>,
+    /// Of what the kernel has no room for.
+    waiting: VecDeque<Intent>,
+    /// Given to the kernel with the next [`DriveRing::submit`].
+    unsubmitted: bool,
+    /// Aligned memory for bytes that are not.
+    pool: BufferPool,
+    /// Lists of parts that were used.
+    lists: Vec<Vec<libc::iovec>>,
+}
+
+/// A command that the kernel has.
+struct UnderWay {
+    token: IntentToken,
+    work: Work,
+    /// Bytes of it that were transferred: a command may end early.
+    transferred: usize,
+}
+
+enum Work {
+    Read {
+        offset: u64,
+        buffer: BufferMut,
+        /// Where the drive puts the bytes if the buffer is not aligned.
+        aligned: Option<BufferMut>,
+    },
+    Write {
+        offset: u64,
+        parts: SmallVec<[Buffer; 2]>,
+        /// What the kernel was told of the parts. It lies apart, so that it stays where it is until the kernel has read it.
+        list: Vec<libc::iovec>,
+        len: usize,
+    },
+    Discard {
+        offset: u64,
+        len: u64,
+    },
+    Sync,
+}
+
+// SAFETY: pointers in lists of parts point into the buffers beside them, which may move between threads.
+unsafe impl Send for UnderWay {}
+// SAFETY: the lists in store are empty; all else may move by itself.
+unsafe impl Send for DriveRing {}
+
+impl DriveRing {
+    /// A ring on what `file` is, opened once more.
+    ///
+    /// # Errors
+    /// What the kernel says, of io_uring or of the file; a file system in memory has no way past the page cache.
+    pub fn new(file: &File, cache: PageCache) -> io::Result<DriveRing> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = match cache {
+            PageCache::Used => 0,
+            PageCache::Bypassed => libc::O_DIRECT,
+        };
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        let refused = |error: io::Error| {
+            let why = format!(
+                "io_uring cannot be used here ({error}); it needs Linux 5.6 or later, /proc/sys/kernel/io_uring_disabled must be 0, \
+                 and a container must allow its system calls"
+            );
+            io::Error::new(error.kind(), why)
+        };
+        // Completions are posted when the thread enters the kernel anyway, as it does in each round; Linux before 5.19 does not know that.
+        let ring = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
+        let ring = ring.or_else(|_| IoUring::new(ENTRIES)).map_err(refused)?;
+        ring.submitter().register_files(&[file.as_raw_fd()]).map_err(refused)?;
+        Ok(DriveRing {
+            ring,
+            _file: file,
+            under_way: Slab::new(),
+            waiting: VecDeque::new(),
+            unsubmitted: false,
+            pool: BufferPool::new(),
+            lists: Vec::new(),
+        })
+    }
+
+    /// Whether nothing is under way or waits.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Takes an intent. The kernel has it after the next [`DriveRing::submit`].
+    pub fn push(&mut self, intent: Intent) {
+        if self.under_way.len() >= ENTRIES as usize || !self.waiting.is_empty() {
+            return self.waiting.push_back(intent);
+        }
+        self.begin(intent);
+    }
+
+    fn begin(&mut self, intent: Intent) {
+        let work = match intent.work {
+            IntentWork::Read { offset, buffer } => {
+                let aligned =
+                    (!is_aligned(buffer.as_ptr(), buffer.len())).then(|| self.pool.take(buffer.len()));
+                Work::Read { offset, buffer, aligned }
+            }
+            IntentWork::Write { offset, mut parts } => {
+                if !parts.iter().all(|part| is_aligned(part.as_ptr(), part.len())) {
+                    parts = [self.joined(&parts)].into_iter().collect();
+                }
+                let len = parts.iter().map(Buffer::len).sum();
+                Work::Write { offset, parts, list: self.lists.pop().unwrap_or_default(), len }
+            }
+            IntentWork::Discard { offset, len_bytes } => Work::Discard { offset, len: len_bytes },
+            IntentWork::Sync => Work::Sync,
+        };
+        let index = self.under_way.insert(UnderWay { token: intent.token, work, transferred: 0 });
+        self.give(index);
+    }
+
+    /// The parts in one aligned piece.
+    fn joined(&mut self, parts: &[Buffer]) -> Buffer {
+        let mut whole = self.pool.take(parts.iter().map(Buffer::len).sum());
+        let mut at = 0;
+        for part in parts {
+            whole[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        whole.freeze()
+    }
+
+    /// Gives the kernel what is left of a command.
+    fn give(&mut self, index: u32) {
+        let entry = self.under_way.get_mut(index).expect("it is under way").entry().user_data(index.into());
+        // SAFETY: what the entry points to belongs to the command, which stays in `under_way` until the kernel has ended it: `drop` waits
+        // for all. Buffers do not move with their handles, and lists lie apart.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.enter(0).expect("a ring that was made takes what it is given");
+        }
+        self.unsubmitted = true;
+    }
+
+    /// Tells the kernel of all that was taken. Whether that was a system call.
+    pub fn submit(&mut self) -> bool {
+        if !std::mem::take(&mut self.unsubmitted) {
+            return false;
+        }
+        self.enter(0).expect("a ring that was made takes what it is given");
+        true
+    }
+
+    fn enter(&mut self, wanted: usize) -> io::Result<()> {
+        loop {
+            match self.ring.submit_and_wait(wanted) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The kernel has too many answers for us, or no memory at the moment.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && wanted == 0 => return Ok(()),
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => std::thread::yield_now(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Appends what is done. Costs no system call.
+    pub fn take_done(&mut self, done: &mut Vec<IntentDone>) {
+        while let Some((index, result)) = self.next_ended() {
+            if let Some(answer) = self.end(index, result) {
+                done.push(answer);
+            }
+        }
+        while self.under_way.len() < ENTRIES as usize
+            && let Some(intent) = self.waiting.pop_front()
+        {
+            self.begin(intent);
+        }
+    }
+
+    fn next_ended(&mut self) -> Option<(u32, i32)> {
+        let entry = self.ring.completion().next()?;
+        Some((entry.user_data() as u32, entry.result()))
+    }
+
+    /// Waits until at least one command is done, where one is under way. For those who have nothing else to wait for.
+    pub fn wait(&mut self) {
+        if !self.under_way.is_empty() {
+            self.unsubmitted = false;
+            self.enter(1).expect("a ring that was made can be waited for");
+        }
+    }
+
+    /// The kernel ended a command, or a part of it.
+    fn end(&mut self, index: u32, result: i32) -> Option<IntentDone> {
+        let under_way = self.under_way.get_mut(index).expect("the kernel ends what it has");
+        let len = under_way.work.len();
+        let outcome = match usize::try_from(result) {
+            // The end of the file came before the end of a read.
+            Ok(0) if under_way.transferred < len => Err(IntentError::Failed),
+            Ok(bytes) => {
+                under_way.transferred += bytes;
+                if under_way.transferred < len {
+                    self.give(index);
+                    return None;
+                }
+                Ok(())
+            }
+            Err(_) if [libc::EAGAIN, libc::EINTR].contains(&-result) => {
+                self.give(index);
+                return None;
+            }
+            Err(_) => under_way.work.judge(&io::Error::from_raw_os_error(-result)),
+        };
+        let UnderWay { token, work, .. } = self.under_way.remove(index);
+        let mut answer = IntentDone { token, buffer: None, result: outcome };
+        match work {
+            Work::Read { mut buffer, aligned, .. } => {
+                if let Some(aligned) = aligned {
+                    buffer.copy_from_slice(&aligned);
+                }
+                answer.buffer = Some(buffer);
+            }
+            Work::Write { mut list, .. } => {
+                list.clear();
+                self.lists.push(list);
+            }
+            Work::Discard { .. } | Work::Sync => {}
+        }
+        Some(answer)
+    }
+}
+
+fn is_aligned(pointer: *const u8, len: usize) -> bool {
+    pointer.addr().is_multiple_of(ALIGNMENT_BYTES) && len.is_multiple_of(ALIGNMENT_BYTES)
+}
+
+impl Work {
+    /// Bytes to transfer.
+    fn len(&self) -> usize {
+        match self {
+            Work::Read { buffer, .. } => buffer.len(),
+            Work::Write { len, .. } => *len,
+            Work::Discard { .. } | Work::Sync => 0,
+        }
+    }
+
+    /// What an error means to who asked.
+    fn judge(&self, error: &io::Error) -> Result<(), IntentError> {
+        match (self, error.raw_os_error()) {
+            // Advice that cannot be taken.
+            (Work::Discard { .. }, Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)) => Ok(()),
+            (_, Some(libc::ENOSPC | libc::EDQUOT)) => Err(IntentError::Full),
+            (_, Some(libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN)) => {
+                tracing::error!("the drive is gone: {error}");
+                Err(IntentError::Gone)
+            }
+            (Work::Sync, _) => {
+                tracing::error!(
+                    "the drive cannot make durable what it took: {error}; what was written since the last flush may be lost, so no write \
+                     is acknowledged any more. Reads go on. See to the drive, then start the server again"
+                );
+                Err(IntentError::Failed)
+            }
+            _ => Err(IntentError::Failed),
+        }
+    }
+}
+
+impl UnderWay {
+    /// What is left of it, for the kernel.
+    fn entry(&mut self) -> squeue::Entry {
+        let done = self.transferred;
+        match &mut self.work {
+            Work::Read { offset, buffer, aligned } => {
+                let into = aligned.as_mut().unwrap_or(buffer);
+                let left = &mut into[done..];
+                opcode::Read::new(FILE, left.as_mut_ptr(), left.len() as u32)
+                    .offset(*offset + done as u64)
+                    .build()
+            }
+            Work::Write { offset, parts, list, .. } => {
+                list.clear();
+                let mut skip = done;
+                for part in parts.iter() {
+                    let skipped = skip.min(part.len());
+                    skip -= skipped;
+                    let left = &part[skipped..];
+                    if !left.is_empty() {
+                        list.push(libc::iovec {
+                            iov_base: left.as_ptr().cast_mut().cast(),
+                            iov_len: left.len(),
+                        });
+                    }
+                }
+                let offset = *offset + done as u64;
+                match &list[..] {
+                    [one] => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
+                        .offset(offset)
+                        .build(),
+                    many => {
+                        opcode::Writev::new(FILE, many.as_ptr(), many.len() as u32).offset(offset).build()
+                    }
+                }
+            }
+            Work::Discard { offset, len } => opcode::Fallocate::new(FILE, *len)
+                .offset(*offset)
+                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
+            Work::Sync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+        }
+    }
+}
+
+impl AsRawFd for DriveRing {
+    /// It is readable while something is done.
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+}
+
+impl Drop for DriveRing {
+    /// The kernel has buffers of commands under way: they stay until these have ended.
+    fn drop(&mut self) {
+        self.waiting.clear();
+        while !self.under_way.is_empty() {
+            if self.enter(1).is_err() {
+                // Nobody can say what the kernel still writes to: the process does not go on.
+                std::process::abort();
+            }
+            self.take_done(&mut Vec::new());
+        }
+    }
+}
