@@ -13,6 +13,11 @@ spdk_tool() {
   fi
   command -v "$1"
 }
+# spdk_tools NAME[=TOOL]...: sets a variable for each tool, which is empty where that is not here. Without TOOL it is called as the variable.
+spdk_tools() {
+  local one
+  for one in "$@"; do printf -v "${one%%=*}" %s "$(spdk_tool "${one#*=}" || true)"; done
+}
 # no_errors LOG...: SPDK goes on after many errors. What it says when a queue ends as it asked for is none.
 no_errors() {
   local problems

@@ -5,16 +5,9 @@
 suite=spdk-zoned
 . tests/strangers/library.sh
 . tests/strangers/spdk.sh
-identify=$(spdk_tool spdk_nvme_identify) || identify=
-perf=$(spdk_tool spdk_nvme_perf) || perf=
-dd=$(spdk_tool spdk_dd) || dd=
-bdevperf=$(spdk_tool bdevperf) || bdevperf=
-hello_world=$(spdk_tool hello_world) || hello_world=
-hello_bdev=$(spdk_tool hello_bdev) || hello_bdev=
-nvmf_tgt=$(spdk_tool nvmf_tgt) || nvmf_tgt=
+spdk_tools identify=spdk_nvme_identify perf=spdk_nvme_perf dd=spdk_dd bdevperf hello_world hello_bdev nvmf_tgt
 # Plug-ins of fio.
-of_bdevs=$(spdk_tool spdk_bdev) || of_bdevs=
-of_nvme=$(spdk_tool spdk_nvme) || of_nvme=
+spdk_tools of_bdevs=spdk_bdev of_nvme=spdk_nvme
 # They run in the fio that they were built with.
 fio=${DIECUT_SPDK_FIO:-$(sed -n 's/^CONFIG_FIO_SOURCE_DIR?*=//p' "${DIECUT_SPDK:-.}/mk/config.mk" 2>/dev/null || true)/fio}
 [ -x "$fio" ] || of_bdevs='' of_nvme=''

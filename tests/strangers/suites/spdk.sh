@@ -5,10 +5,7 @@
 suite=spdk
 . tests/strangers/library.sh
 . tests/strangers/spdk.sh
-identify=$(spdk_tool spdk_nvme_identify) || identify=
-perf=$(spdk_tool spdk_nvme_perf) || perf=
-bdevperf=$(spdk_tool bdevperf) || bdevperf=
-abort=$(spdk_tool abort) || abort=
+spdk_tools identify=spdk_nvme_identify perf=spdk_nvme_perf bdevperf abort
 [ -n "$identify$perf$bdevperf" ] || nothing_to_run "no tool of SPDK is here (DIECUT_SPDK)"
 build diecut-cli
 port=$(free_port)
