@@ -20,8 +20,10 @@ mod flushes;
 mod label;
 mod lane;
 mod medium;
+mod pool;
 mod shape;
 
 pub use label::{Label, LabelCopy, LabelDevice, LabelError, Membership};
 pub use medium::DriveMedium;
+pub use pool::{PoolError, PoolOpening, View, open_pool};
 pub use shape::{DriveShape, ShapeError};

@@ -43,7 +43,7 @@ mod token;
 mod writer;
 
 pub use fitting::PlacementError;
-pub use format::{RecoveredChunk, anchor, head, mark, walk};
+pub use format::{RecoveredChunk, anchor, chunk, head, mark, walk};
 pub use layout::{Layout, LogAddress, SegmentIndex, StoredAddress};
 pub use log::{Log, LogConfig};
 pub use owner::Owner;

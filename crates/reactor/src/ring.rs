@@ -210,8 +210,9 @@ impl DriveRing {
         Some((entry.user_data() as u32, entry.result()))
     }
 
-    /// Waits until at least one command is done, where one is under way. For those who have nothing else to wait for.
-    pub fn wait(&mut self) {
+    /// Tells the kernel of all that was taken, and waits until at least one command is done, where one is under way. For those who have
+    /// nothing else to wait for.
+    pub fn submit_and_wait(&mut self) {
         if !self.under_way.is_empty() {
             self.unsubmitted = false;
             self.enter(1).expect("a ring that was made can be waited for");

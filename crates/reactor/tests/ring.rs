@@ -71,7 +71,7 @@ impl Media for OnFile {
         self.intents.drain(..).for_each(|intent| self.ring.push(intent));
         self.ring.submit();
         if completions.is_empty() {
-            self.ring.wait();
+            self.ring.submit_and_wait();
         }
         self.ring.take_done(&mut self.done);
         for done in self.done.drain(..) {
@@ -102,7 +102,7 @@ fn execute(ring: &mut DriveRing, work: IntentWork) -> IntentDone {
     ring.push(Intent { token: IntentToken(5), work });
     let mut done = Vec::new();
     while done.is_empty() {
-        ring.wait();
+        ring.submit_and_wait();
         ring.take_done(&mut done);
     }
     assert_eq!((done.len(), done[0].token), (1, IntentToken(5)));
@@ -153,8 +153,7 @@ fn many_at_once_are_each_answered() {
     }
     let mut done = Vec::new();
     while !ring.is_idle() {
-        ring.submit();
-        ring.wait();
+        ring.submit_and_wait();
         ring.take_done(&mut done);
     }
     let mut tokens: Vec<u64> = done.iter().map(|done| (done.result, done.token.0).1).collect();
