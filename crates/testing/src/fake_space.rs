@@ -41,6 +41,10 @@ pub struct FakeSpace {
     pub operations: u64,
     /// What was done of appends and erases.
     pub work: SpaceWork,
+    /// It copies within its units.
+    pub copies_within_dies: bool,
+    /// Program units that it was asked to copy so, and did not refuse.
+    pub copied_units: u64,
     /// How often it was asked to erase what was freed.
     pub erases_freed: u32,
     /// The next program that is carried out fails.
@@ -85,6 +89,8 @@ impl FakeSpace {
             sequence: 0,
             operations: 0,
             work: SpaceWork::default(),
+            copies_within_dies: false,
+            copied_units: 0,
             erases_freed: 0,
             fail_next_append: false,
             read_only: false,
@@ -284,6 +290,15 @@ impl FakeSpace {
         }
     }
 
+    fn begin_append(&mut self, token: SpaceToken, block: LogicalBlock, units: Vec<Unit>) {
+        let held = self.blocks.get_mut(&block).expect("append to a block that is held");
+        self.work.erases += u64::from(held.submitted == 0);
+        self.work.appended_ius += units.len() as u64 * u64::from(self.shape.program_unit_ius());
+        held.submitted += units.len() as u32;
+        assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
+        self.pending.push(Pending::Append(token, block, units));
+    }
+
     fn read_iu(&self, block: LogicalBlock, iu: u32, size: usize) -> Result<&[u8], SpaceError> {
         let (unit, index) = (block.unit.0, block.index);
         let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
@@ -392,12 +407,36 @@ impl EraseBlockSpace for FakeSpace {
             .zip(oob.chunks(self.shape.program_unit_oob_size_bytes() as usize))
             .map(|(ius, oob)| Unit { ius: ius.to_vec(), oob: oob.to_vec(), torn: false })
             .collect();
-        let held = self.blocks.get_mut(&block).expect("append to a block that is held");
-        self.work.erases += u64::from(held.submitted == 0);
-        self.work.appended_ius += (units.len() * unit_ius) as u64;
-        held.submitted += units.len() as u32;
-        assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
-        self.pending.push(Pending::Append(token, block, units));
+        self.begin_append(token, block, units);
+    }
+    fn copies_within_dies(&self) -> bool {
+        self.copies_within_dies
+    }
+    fn append_copy(
+        &mut self,
+        token: SpaceToken,
+        source: BlockPages,
+        block: LogicalBlock,
+        oob: BufferMut,
+        _: IoClass,
+    ) -> Result<(), BufferMut> {
+        assert_eq!(source.block.unit, block.unit, "a copy within a die stays on its unit");
+        let unit_pages = self.shape.program_unit_pages;
+        let size = self.shape.program_unit_oob_size_bytes() as usize;
+        assert_eq!((oob.len(), source.first_page % unit_pages), (size, 0), "one program unit");
+        let held = self.blocks.get(&source.block);
+        let Some(unit) = held.and_then(|held| held.units.get((source.first_page / unit_pages) as usize))
+        else {
+            return Err(oob);
+        };
+        if !self.copies_within_dies || unit.torn {
+            return Err(oob);
+        }
+        // Whatever it holds, also if that is not what was written there.
+        let units = vec![Unit { ius: unit.ius.clone(), oob: oob.to_vec(), torn: false }];
+        self.copied_units += 1;
+        self.begin_append(token, block, units);
+        Ok(())
     }
     fn begun_pages(&self, block: LogicalBlock) -> u32 {
         let held = &self.blocks[&block];

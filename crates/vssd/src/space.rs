@@ -34,6 +34,15 @@ pub struct BlockRun {
     pub iu_count: u32,
 }
 
+/// Pages of an erase block from one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockPages {
+    /// The erase block.
+    pub block: LogicalBlock,
+    /// The first of them, at the start of a program unit.
+    pub first_page: u32,
+}
+
 /// What the holder keeps in a block; stored with the block and given back by [`EraseBlockSpace::held_blocks`],
 /// so that the holder finds its own records after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -284,6 +293,29 @@ pub trait EraseBlockSpace {
         oob: BufferMut,
         class: IoClass,
     );
+    /// Whether [`EraseBlockSpace::append_copy`] is worth a try: the medium copies within its dies.
+    fn copies_within_dies(&self) -> bool {
+        false
+    }
+    /// As [`EraseBlockSpace::append`], of what pages of `source` hold, as many as `oob` is for: the die copies them, and nothing crosses its
+    /// channel. `source` is a block of the same unit. Nobody sees what is copied, so its checksums are to stand in `oob` as they stand in the
+    /// source.
+    ///
+    /// A source that cannot be read, or is freed, does not keep the call from being taken: the block fails then as with an append.
+    ///
+    /// # Errors
+    /// `oob`, and nothing happened, if it cannot be at present: the medium does not do it, the blocks lie on several dies or move to another
+    /// one, pages of the source are not programmed yet or were lost, or the block takes no appends.
+    fn append_copy(
+        &mut self,
+        _token: SpaceToken,
+        _source: BlockPages,
+        _block: LogicalBlock,
+        oob: BufferMut,
+        _class: IoClass,
+    ) -> Result<(), BufferMut> {
+        Err(oob)
+    }
     /// Pages of a block from its start that appends have programmed or begun to program; [`u32::MAX`] if that cannot be said.
     /// Appends behind them wait, and can be taken back. Looks through the queue of a die: cold path.
     fn begun_pages(&self, block: LogicalBlock) -> u32;

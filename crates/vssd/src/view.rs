@@ -9,7 +9,7 @@ use crate::space::*;
 use crate::states::Synced;
 use crate::{OobKind, OobRecord};
 use diecut_media::{Media, Operation};
-use diecut_units::{BlockIndex, BufferMut, IU_SIZE_BYTES, Time, mutant};
+use diecut_units::{BlockIndex, BufferMut, IU_SIZE_BYTES, Time, mark, mutant};
 
 /// Erase blocks of one vSSD, lent for a call; see [`Pool::space`].
 pub struct Space<'a, M: Media + ?Sized> {
@@ -74,6 +74,50 @@ impl<M: Media + ?Sized> Space<'_, M> {
             .core
             .ready
             .push((id, SpaceCompletion { token, result, destination: None, oob: None, retries: 0 }));
+    }
+    /// The OOB records of pages that are appended to a block, and the append itself as far as all appends are alike. `ius` of whole program
+    /// units.
+    fn begin_append(
+        &mut self,
+        block: LogicalBlock,
+        number: u32,
+        ius: u32,
+        oob: &mut BufferMut,
+        class: IoClass,
+    ) -> Op {
+        let shape = self.pool.core.shape;
+        assert!(ius > 0 && ius.is_multiple_of(shape.program_unit_ius()), "{ius} IUs are not whole units");
+        let pages = ius / shape.ius_per_page();
+        assert_eq!(oob.len() as u32, pages * shape.oob_size_bytes, "OOB of every page");
+        let id = self.pool.core.vssds[self.at].id;
+        let state = &mut self.pool.core.blocks[number];
+        let first_page = state.next_page;
+        let end_page = first_page + pages;
+        assert!(end_page <= shape.pages, "append beyond the end of the erase block");
+        debug_assert!(state.done_pages <= first_page, "pages are programmed in order (I-V9)");
+        state.next_page = end_page;
+        if state.appends == 0 {
+            state.append_class = class;
+        }
+        state.appends += 1;
+        let class = state.append_class;
+        for page in 0..pages {
+            let record = OobRecord {
+                kind: OobKind::Data,
+                purpose: state.purpose,
+                owner: id,
+                block,
+                page_or_length: first_page + page,
+                sequence: state.sequence,
+                erase_count: state.erase_count,
+                is_lost: false,
+            };
+            record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
+        }
+        self.pool.core.vssds[self.at].operations += 1;
+        self.pool.core.vssds[self.at].appended_ius += u64::from(ius);
+        let first_iu = first_page * shape.ius_per_page();
+        Op { first_iu, end_page, ..Op::new(Kind::Append, id, class, number) }
     }
     fn start_read(
         &mut self,
@@ -170,47 +214,67 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         class: IoClass,
     ) {
         let number = self.physical(block).expect("I-V13: an append goes to a block that is held");
-        let shape = self.pool.core.shape;
-        let ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
-        assert!(ius > 0 && ius.is_multiple_of(shape.program_unit_ius()), "{ius} IUs are not whole units");
-        let pages = ius / shape.ius_per_page();
-        assert_eq!(oob.len() as u32, pages * shape.oob_size_bytes, "OOB of every page");
-        let address = self.pool.core.address(number);
-        let id = self.pool.core.vssds[self.at].id;
-        let state = &mut self.pool.core.blocks[number];
-        if !state.takes_appends() {
+        if !self.pool.core.blocks[number].takes_appends() {
             let (unit, index) = (block.unit.0, block.index);
             return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
         }
-        let first_page = state.next_page;
-        let end_page = first_page + pages;
-        assert!(end_page <= shape.pages, "append beyond the end of the erase block");
-        debug_assert!(state.done_pages <= first_page, "pages are programmed in order (I-V9)");
-        state.next_page = end_page;
-        if state.appends == 0 {
-            state.append_class = class;
-        }
-        state.appends += 1;
-        let class = state.append_class;
-        for page in 0..pages {
-            let record = OobRecord {
-                kind: OobKind::Data,
-                purpose: state.purpose,
-                owner: id,
-                block,
-                page_or_length: first_page + page,
-                sequence: state.sequence,
-                erase_count: state.erase_count,
-                is_lost: false,
-            };
-            record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
-        }
-        self.pool.core.vssds[self.at].operations += 1;
-        self.pool.core.vssds[self.at].appended_ius += u64::from(ius);
+        let ius = parts.iter().map(|part| part.iu_count()).sum();
+        let first_page = self.pool.core.blocks[number].next_page;
+        let op = self.begin_append(block, number, ius, &mut oob, class);
+        let address = self.pool.core.address(number);
         let operation = Operation::Program { block: address, first_page, parts, oob: oob.freeze() };
-        let first_iu = first_page * shape.ius_per_page();
-        let op = Op { token, first_iu, end_page, ..Op::new(Kind::Append, id, class, number) };
-        self.pool.core.start(op, operation, self.media, self.now);
+        self.pool.core.start(Op { token, ..op }, operation, self.media, self.now);
+    }
+    fn copies_within_dies(&self) -> bool {
+        self.media.capabilities().copy_within_die
+    }
+    fn append_copy(
+        &mut self,
+        token: SpaceToken,
+        source: BlockPages,
+        block: LogicalBlock,
+        mut oob: BufferMut,
+        class: IoClass,
+    ) -> Result<(), BufferMut> {
+        let number = self.physical(block).expect("I-V13: an append goes to a block that is held");
+        assert_eq!(source.block.unit, block.unit, "a copy within a die stays on its unit (I-V24)");
+        let Some(from) = self.physical(source.block).filter(|_| self.copies_within_dies()) else {
+            return Err(oob);
+        };
+        let core = &self.pool.core;
+        let pages = oob.len() as u32 / core.shape.oob_size_bytes;
+        let (goal, read) = (&core.blocks[number], &core.blocks[from]);
+        // An exchange of dies may have brought one of them to the other die, or be about to: what waits for its end may lie apart then. What
+        // leaves while it is read stays where it is until it was.
+        let is_apart = core.die_of(from) != core.die_of(number);
+        if is_apart {
+            mark!("vssd: a block and its copy lie on two dies of an exchange");
+        }
+        let is_near = !is_apart || mutant!("vssd: a copy within a die crosses to another");
+        if !is_near
+            || goal.is_moving()
+            || !goal.takes_appends()
+            || !read.reads_plainly(source.first_page + pages)
+        {
+            return Err(oob);
+        }
+        let destination_page = goal.next_page;
+        let op =
+            self.begin_append(block, number, pages * self.pool.core.shape.ius_per_page(), &mut oob, class);
+        let core = &mut self.pool.core;
+        let operation = Operation::Copy {
+            source: core.address(from),
+            source_page: source.first_page,
+            destination: core.address(number),
+            destination_page,
+            page_count: pages,
+            oob: Some(oob.freeze()),
+        };
+        mark!("vssd: a die copies for a holder");
+        let source =
+            if mutant!("vssd: a copy within a die does not hold its source") { number } else { from };
+        core.start(Op { kind: Kind::AppendCopy, token, source, ..op }, operation, self.media, self.now);
+        Ok(())
     }
     fn erases(&self, block: LogicalBlock) -> Option<u32> {
         self.physical(block).map(|number| self.pool.core.blocks[number].erase_count)

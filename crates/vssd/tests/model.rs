@@ -36,7 +36,7 @@ impl Medium {
             unsafe_units: 0,
             volatile_cache: false,
             independent_units: true,
-            copy_within_die: false,
+            copy_within_die: true,
             suspends: false,
             slc_blocks_per_die: 0,
             content_mode: ContentMode::Bytes,
@@ -78,6 +78,21 @@ impl Medium {
                     None => result = Err(MediaError::Erased { block, page: first_iu }),
                 }
                 (kept, kept_oob) = (Some(destination), oob);
+            }
+            Operation::Copy { source, source_page, destination, destination_page, page_count, oob } => {
+                assert_eq!(page_count, 1, "one program unit was asked for");
+                let content =
+                    self.pages.get(&(source, source_page)).expect("what is copied was programmed").0.clone();
+                let next = self.next_page.get_mut(&destination).expect("programmed without an erase");
+                assert_eq!((*next, source.die_address()), (destination_page, destination.die_address()));
+                *next += 1;
+                self.programs += 1;
+                if self.programs == self.fail_program {
+                    result = Err(MediaError::ProgramFailed { block: destination, page: destination_page });
+                } else {
+                    let oob = oob.expect("a copy for a holder has OOB of its own").to_vec();
+                    self.pages.insert((destination, destination_page), (content, oob));
+                }
             }
             other => panic!("unexpected {other:?}"),
         }
@@ -133,6 +148,21 @@ fn append(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: L
     space.append(SpaceToken(token), block, [payload].into_iter().collect(), oob, IoClass::HostWrite);
 }
 
+/// Says whether the die copies a page.
+fn copy(
+    pool: &mut Pool,
+    medium: &mut Medium,
+    id: VssdId,
+    token: u64,
+    source: (LogicalBlock, u32),
+    block: LogicalBlock,
+) -> bool {
+    let oob = BufferMut::copy_from(&[0; 64]);
+    let source = BlockPages { block: source.0, first_page: source.1 };
+    let mut space = pool.space(id, medium, Time::ZERO);
+    space.append_copy(SpaceToken(token), source, block, oob, IoClass::HostWrite).is_ok()
+}
+
 fn read(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: LogicalBlock, page: u32) {
     let destination = BufferMut::copy_from(&[0; 4096]);
     let mut space = pool.space(id, medium, Time::ZERO);
@@ -158,7 +188,7 @@ fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
         // What a read must give: a stamp, or nothing because the page was never written.
         let mut expected: BTreeMap<u64, Option<u64>> = BTreeMap::new();
         let mut appended: BTreeMap<u64, (VssdId, LogicalBlock)> = BTreeMap::new();
-        let (mut token, mut failures, mut checked) = (0, 0, 0);
+        let (mut token, mut failures, mut checked, mut copies) = (0, 0, 0, 0);
         for _ in 0..4000 {
             token += 1;
             let choice = random.below(100);
@@ -188,8 +218,19 @@ fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
                     continue;
                 }
                 let block = held[random.below(held.len() as u64) as usize];
+                let other = held[random.below(held.len() as u64) as usize];
+                let page = random.below(4) as usize;
+                let of_other = oracle[&(id, other)].get(page).copied().filter(|_| other.unit == block.unit);
                 let pages = oracle.get_mut(&(id, block)).unwrap();
-                if choice < 50 && pages.len() < 4 {
+                if choice < 40
+                    && pages.len() < 4
+                    && let Some(stamp) = of_other
+                    && copy(&mut pool, &mut medium, id, token, (other, page as u32), block)
+                {
+                    pages.push(stamp);
+                    appended.insert(token, (id, block));
+                    copies += 1;
+                } else if choice < 50 && pages.len() < 4 {
                     let stamp = random.next();
                     pages.push(stamp);
                     appended.insert(token, (id, block));
@@ -233,6 +274,7 @@ fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
         }
         run(&mut pool, &mut medium, 10_000, &mut answers);
         assert!(checked > 300, "seed {seed}: {checked} reads checked");
+        assert!(copies > 100, "seed {seed}: {copies} pages were copied by dies");
         assert!(failures > 0, "seed {seed}: the planned program failure was met");
         assert!(medium.queue.is_empty());
     }

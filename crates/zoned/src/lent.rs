@@ -35,6 +35,8 @@ pub(crate) struct Pieces {
 pub(crate) struct UnderWay {
     pub programs: Slab<Program>,
     pub copies: Slab<CopyStep>,
+    /// Program units that dies copied.
+    pub copied_units: u64,
     /// Blocks were given back since the last sync began: they cannot be had again before one ends.
     pub frees: bool,
     /// Syncs that were begun for that, and that ended.
@@ -48,13 +50,16 @@ pub(crate) struct Facts {
     pub block: BlockShape,
     pub mode: ContentMode,
     pub units: u16,
+    /// Dies copy what stays on them.
+    pub copies_within_dies: bool,
 }
 
 impl Facts {
     /// Of a space.
     pub fn of(space: &dyn EraseBlockSpace) -> Facts {
         let block = *space.shape();
-        Facts { block, mode: block.content_mode, units: space.unit_count() }
+        let copies_within_dies = space.copies_within_dies();
+        Facts { block, mode: block.content_mode, units: space.unit_count(), copies_within_dies }
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::contract::{ZoneAnswer, ZoneCompletion, ZoneError, ZoneRange, ZoneSetIndex, ZoneToken};
 use crate::lent::Facts;
 use crate::mark::{self, Mark, Place};
-use crate::shape::ZoneShape;
+use crate::shape::{UnitNumber, ZoneShape};
 use crate::staging::Staging;
 use crate::token::Kind;
-use crate::zone::Zone;
+use crate::zone::{Origin, Zone};
 use diecut_units::{BufferLoan, BufferMut, BufferPool, Slab, checksum, mutant};
 use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, UnitIndex};
 
@@ -15,6 +15,8 @@ struct ReadOperation {
     token: ZoneToken,
     loan: BufferLoan,
     then: Then,
+    /// Of what is to be written: program units of its zone, and where on their unit of the vSSD all of each was read.
+    origins: Vec<(UnitNumber, Origin)>,
     pending: u32,
     lost: Option<u64>,
     gone: bool,
@@ -37,6 +39,8 @@ pub(crate) struct Copied {
     pub set: ZoneSetIndex,
     pub first_iu: u64,
     pub content: BufferMut,
+    /// See [`ReadOperation::origins`].
+    pub origins: Vec<(UnitNumber, Origin)>,
 }
 
 /// One read of a block.
@@ -106,12 +110,20 @@ impl Reads {
         );
         let (loan, mut rest) = destination.lend();
         let operation = self.operations.next_index();
-        let mut pending = 0;
+        let (mut pending, mut done_ius) = (0, 0);
+        let mut origins = Vec::new();
         for range in ranges {
-            pending += self.read_range(operation, *range, &mut rest, lent);
+            let goal = match then {
+                Then::Write { first_iu, .. } if lent.facts.copies_within_dies => {
+                    Some(first_iu + u64::from(done_ius))
+                }
+                _ => None,
+            };
+            pending += self.read_range(operation, *range, goal, &mut rest, &mut origins, lent);
+            done_ius += range.iu_count;
         }
         drop(rest);
-        let read = ReadOperation { token, loan, then, pending, lost: None, gone: false };
+        let read = ReadOperation { token, loan, then, origins, pending, lost: None, gone: false };
         if pending == 0 {
             return self.end(read, completions);
         }
@@ -119,12 +131,15 @@ impl Reads {
         assert_eq!(index, operation, "I-Z11: parts name their read");
     }
 
-    /// Begins to read a range into the beginning of `rest`. Gives the number of its parts.
+    /// Begins to read a range into the beginning of `rest`. Gives the number of its parts. What it holds will be written from `goal` on,
+    /// if there is one; `origins` are then those of the program units there.
     fn read_range(
         &mut self,
         operation: u32,
         range: ZoneRange,
+        goal: Option<u64>,
         rest: &mut BufferMut,
+        origins: &mut Vec<(UnitNumber, Origin)>,
         lent: &mut ReadLent<'_>,
     ) -> u32 {
         let ZoneRange { first_iu, iu_count } = range;
@@ -133,7 +148,8 @@ impl Reads {
         while done < iu_count {
             let iu = first_iu + u64::from(done);
             let size_log2 = lent.shape.size_ius_log2();
-            let (number, in_zone) = ((iu >> size_log2) as usize, (iu & ((1 << size_log2) - 1)) as u32);
+            let place = |iu: u64| ((iu >> size_log2) as usize, (iu & ((1 << size_log2) - 1)) as u32);
+            let (number, in_zone) = place(iu);
             let (unit, in_unit) = (in_zone / lent.shape.unit_ius, in_zone % lent.shape.unit_ius);
             let count = (iu_count - done).min(lent.shape.unit_ius - in_unit);
             let zone = lent.zones[number].as_deref();
@@ -157,6 +173,17 @@ impl Reads {
                     let block = zone.columns[column].block.expect("I-Z8: what is on flash lies on a block");
                     let block_iu = row * lent.shape.unit_ius + in_unit;
                     let mark = zone.mark_of(column);
+                    if let Some(goal) = goal.filter(|_| count == lent.shape.unit_ius) {
+                        let (goal_zone, goal_iu) = place(goal + u64::from(done));
+                        let goal_unit = goal_iu / count;
+                        let (goal_column, _) = lent.shape.place(goal_unit);
+                        let is_near = lent.shape.unit_of(goal_zone as u32, goal_column) == block.unit;
+                        if is_near && goal_iu.is_multiple_of(count) {
+                            let Mark { zone, generation, edition, .. } = mark;
+                            let column = column as u16;
+                            origins.push((goal_unit, Origin { zone, generation, column, edition, row }));
+                        }
+                    }
                     let part = Part { operation, first_iu: iu, block_iu, mark, unit: block.unit };
                     let page_ius = lent.facts.block.ius_per_page();
                     let pages = (block_iu + count).div_ceil(page_ius) - block_iu / page_ius;
@@ -174,7 +201,7 @@ impl Reads {
 
     /// All parts of a read are here.
     fn end(&mut self, read: ReadOperation, completions: &mut Vec<ZoneCompletion>) {
-        let ReadOperation { token, loan, then, .. } = read;
+        let ReadOperation { token, loan, then, origins, .. } = read;
         let result = match (read.gone, read.lost) {
             (true, _) => Err(ZoneError::Gone),
             (_, Some(iu)) => Err(ZoneError::Unrecovered { iu }),
@@ -182,7 +209,7 @@ impl Reads {
                 Then::Check => Ok(ZoneAnswer::Done),
                 Then::Give => Ok(ZoneAnswer::Content(loan.reclaim())),
                 Then::Write { set, first_iu } => {
-                    self.copied.push(Copied { token, set, first_iu, content: loan.reclaim() });
+                    self.copied.push(Copied { token, set, first_iu, content: loan.reclaim(), origins });
                     return;
                 }
             },

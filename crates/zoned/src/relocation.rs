@@ -190,7 +190,7 @@ impl Zone {
             lent.staging.slot_mut(slot).put(iu, content);
         }
         let unit = step.row * u32::from(lent.shape.width) + step.column as u32;
-        self.stage(StagedUnit { unit, slot, stage: Stage::Programmed });
+        self.stage(StagedUnit { unit, slot, stage: Stage::Programmed, origin: None });
     }
 
     /// A program of a copy came back.

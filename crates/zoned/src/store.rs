@@ -40,6 +40,8 @@ const SETTLE: u32 = u32::MAX - 1;
 pub struct ZoneStatistics {
     /// IUs that hosts wrote.
     pub host_written_ius: u64,
+    /// IUs that hosts had copied, and that dies copied without a transfer to them.
+    pub copied_within_dies_ius: u64,
     /// Blocks that were copied because nothing could be programmed behind their content.
     pub relocated_blocks: u64,
     /// Zones that were reset.
@@ -216,7 +218,9 @@ impl ZoneStore {
 
     /// Figures.
     pub fn statistics(&self) -> ZoneStatistics {
-        self.statistics
+        let unit_ius = u64::from(self.facts.block.program_unit_ius());
+        let copied_within_dies_ius = self.under_way.copied_units * unit_ius;
+        ZoneStatistics { copied_within_dies_ius, ..self.statistics }
     }
 
     /// Gives up free buffers that were not needed since the last call; see [`BufferPool::shrink`].
@@ -306,12 +310,12 @@ impl ZoneStore {
     fn go_on_copying(&mut self, space: &mut dyn EraseBlockSpace, completions: &mut Vec<ZoneCompletion>) {
         loop {
             let before = completions.len();
-            if let Some(Copied { token, set, first_iu, content }) = self.reads.take_copied() {
+            if let Some(Copied { token, set, first_iu, content, origins }) = self.reads.take_copied() {
                 if self.is_gone || self.set(set).is_none() {
                     completions.push(ZoneCompletion { token, result: Err(ZoneError::Gone) });
                 } else {
                     let data = ZoneData::Payload(Payload::new(self.facts.mode, content.freeze()));
-                    self.change(token, set, ZoneOperation::Write { first_iu, data }, space, completions);
+                    self.write_copied(token, set, first_iu, data, origins, space, completions);
                 }
             } else if let Some(Copy { token, set, sources, first_iu }) = self.copies.begin() {
                 if self.set(set).is_none() {
@@ -556,7 +560,10 @@ impl ZoneStore {
                 self.finishing.push((set, number));
             }
         }
-        let programmed = zone.program_ready(&mut lent);
+        // Beside the others: dies may copy what those hold.
+        let mut own = of_set.zones[number as usize].take().expect("just looked at");
+        let programmed = own.program_ready(&of_set.zones, &mut lent);
+        let zone = &mut **of_set.zones[number as usize].insert(own);
         if !zone.is_noted && zone.is_there(&of_set.shape, lent.staging) {
             zone.is_noted = true;
             let (key, generation) = ((zone.name.set_id, number), zone.name.generation);

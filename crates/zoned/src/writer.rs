@@ -7,9 +7,9 @@ use crate::shape::UnitNumber;
 use crate::slot::SlotName;
 use crate::states::ZoneRefusal;
 use crate::token::Kind;
-use crate::zone::{Stage, StagedUnit, Task, Zone};
+use crate::zone::{Origin, Stage, StagedUnit, Task, Zone};
 use diecut_units::{mark, mutant};
-use diecut_vssd::space::{IoClass, LogicalBlock, Purpose, SpaceError};
+use diecut_vssd::space::{BlockPages, IoClass, LogicalBlock, Purpose, SpaceError};
 
 /// `Purpose` of the erase blocks of zones.
 pub(crate) const PURPOSE_ZONE: Purpose = Purpose(1);
@@ -47,7 +47,7 @@ impl Zone {
         completions: &mut Vec<ZoneCompletion>,
     ) -> Step {
         match task {
-            Task::Write { token, lba, first_iu, done_ius, data, commits_to } => {
+            Task::Write { token, lba, first_iu, done_ius, data, origins, commits_to } => {
                 let count = data.iu_count();
                 while *done_ius < count || commits_to.is_some() {
                     let iu = *first_iu + *done_ius;
@@ -59,7 +59,9 @@ impl Zone {
                         }
                         continue;
                     }
-                    let Some(taken) = self.put(iu, *done_ius, data, lent) else { return Step::Starved };
+                    let Some(taken) = self.put(iu, *done_ius, data, origins, lent) else {
+                        return Step::Starved;
+                    };
                     *done_ius += taken;
                 }
                 let end_iu = *first_iu + count;
@@ -96,7 +98,14 @@ impl Zone {
 
     /// Puts IUs of a write into the unit that they belong to, from `iu` of the zone on, which is `at` of the data. Gives how many; `None`
     /// if there is no slot for them.
-    fn put(&mut self, iu: u32, at: u32, data: &ZoneData, lent: &mut Lent<'_>) -> Option<u32> {
+    fn put(
+        &mut self,
+        iu: u32,
+        at: u32,
+        data: &ZoneData,
+        origins: &[(UnitNumber, Origin)],
+        lent: &mut Lent<'_>,
+    ) -> Option<u32> {
         let unit_ius = lent.shape.unit_ius;
         let (unit, in_unit) = (iu / unit_ius, iu % unit_ius);
         let count = (data.iu_count() - at).min(unit_ius - in_unit);
@@ -118,6 +127,10 @@ impl Zone {
                 (0..count).for_each(|step| slot.put(in_unit + step, zeros));
             }
         }
+        // Nothing else is in the unit, and nothing else comes into it, or it has no origin any more.
+        let origin =
+            origins.iter().find(|(of, _)| *of == unit && count == unit_ius).map(|(_, origin)| *origin);
+        self.staged_mut(unit).expect("just filled").origin = origin;
         if !self.is_random {
             assert_eq!(self.taken_ius, iu, "I-Z8: writes are taken over in order");
             self.taken_ius = iu + count;
@@ -142,7 +155,7 @@ impl Zone {
             is_random: self.is_random,
         };
         let slot = lent.staging.take(&mut self.claim, name)?;
-        let staged = StagedUnit { unit, slot, stage: Stage::Filling };
+        let staged = StagedUnit { unit, slot, stage: Stage::Filling, origin: None };
         self.stage(staged);
         Some(staged)
     }
@@ -197,7 +210,8 @@ impl Zone {
     }
 
     /// Hands over to flash what is ready, as far as its blocks take it.
-    pub fn program_ready(&mut self, lent: &mut Lent<'_>) -> Step {
+    /// `others` are the zones of the namespace beside this one.
+    pub fn program_ready(&mut self, others: &[Option<Box<Zone>>], lent: &mut Lent<'_>) -> Step {
         let is_asked = self.staged.iter().any(|staged| staged.stage == Stage::Ready) && !self.is_worn;
         if is_asked && self.columns.iter().any(|column| column.is_stale) {
             let step = self.renew_stale(lent);
@@ -233,32 +247,67 @@ impl Zone {
                     continue;
                 }
             }
-            self.program(at, column, row, lent);
+            self.program(at, column, row, others, lent);
         }
         result
     }
 
-    fn program(&mut self, at: usize, column: usize, row: u32, lent: &mut Lent<'_>) {
-        let StagedUnit { unit, slot, .. } = self.staged[at];
+    fn program(
+        &mut self,
+        at: usize,
+        column: usize,
+        row: u32,
+        others: &[Option<Box<Zone>>],
+        lent: &mut Lent<'_>,
+    ) {
+        let StagedUnit { unit, slot, origin, .. } = self.staged[at];
         let block = self.columns[column].block.expect("I-Z8: what is open has a block");
         let shape = &lent.facts.block;
         let mut oob = lent.pool.take_zeroed(shape.program_unit_oob_size_bytes() as usize);
         let slot = lent.staging.slot_mut(slot);
         let (pages, page_ius) = (shape.program_unit_pages, shape.ius_per_page());
         let mark = self.mark_of(column);
+        let mark_row = match origin {
+            Some(origin) if mutant!("zoned: marks of a die's copy have the place of its source") => {
+                origin.row
+            }
+            _ => row,
+        };
+        let has_sums = origin.is_none() || !mutant!("zoned: marks of a die's copy have no checksums");
         for (page, oob) in (0..pages).zip(oob.chunks_exact_mut(shape.oob_size_bytes as usize)) {
-            let sums: smallvec::SmallVec<[u32; 16]> =
-                (0..page_ius).map(|iu| slot.checksum_of(page * page_ius + iu)).collect();
+            let sums: smallvec::SmallVec<[u32; 16]> = (0..page_ius)
+                .map(|iu| if has_sums { slot.checksum_of(page * page_ius + iu) } else { 0 })
+                .collect();
             mark::encode(
                 mark,
-                Place { unit: block.unit, page: row * pages + page },
+                Place { unit: block.unit, page: mark_row * pages + page },
                 sums.into_iter(),
                 &mut oob[shape.holder_oob_offset as usize..],
             );
         }
-        let parts = slot.payload(lent.facts.mode);
         let token = Kind::Program.token(lent.under_way.programs.insert(Program { name: self.name, unit }));
-        lent.space.append(token, block, parts, oob, IoClass::HostWrite);
+        let origin = origin.and_then(|origin| Some((origin.row * pages, self.block_of(&origin, others)?)));
+        let rest = match origin {
+            // What was staged was read there and checked. That of the die's copy goes to flash with the same checksums: what differs is seen.
+            Some((first_page, source)) => {
+                assert_eq!(source.unit, block.unit, "I-Z16: what a die copies stays on its unit");
+                let is_astray = mutant!("zoned: a die copies from the place that it copies to");
+                let first_page = if is_astray { row * pages } else { first_page };
+                let source = BlockPages { block: source, first_page };
+                lent.space.append_copy(token, source, block, oob, IoClass::HostWrite).err()
+            }
+            None => Some(oob),
+        };
+        match rest {
+            None => {
+                mark!("zoned: a die copies a program unit");
+                lent.under_way.copied_units += 1;
+            }
+            Some(oob) => {
+                let parts = lent.staging.slot_mut(self.staged[at].slot).payload(lent.facts.mode);
+                lent.space.append(token, block, parts, oob, IoClass::HostWrite);
+            }
+        }
         self.columns[column].begun_rows += 1;
         self.staged[at].stage = Stage::Programming;
         self.under_way += 1;
@@ -292,7 +341,8 @@ impl Zone {
             }
             Err(error) => {
                 mark!("zoned: program failed");
-                staged.stage = Stage::Ready;
+                // The next try is of what is staged: it may have been the source that could not be read.
+                (staged.stage, staged.origin) = (Stage::Ready, None);
                 place.begun_rows -= 1;
                 place.is_open = false;
                 self.is_worn |=

@@ -4,6 +4,7 @@ use crate::contract::{ZoneData, ZoneToken};
 use crate::mark::Mark;
 use crate::shape::{UnitNumber, ZoneShape};
 use crate::staging::{Claim, SlotIndex, Staging};
+use diecut_units::mutant;
 use diecut_vssd::space::LogicalBlock;
 use std::collections::VecDeque;
 
@@ -63,6 +64,18 @@ pub(crate) struct StagedUnit {
     pub unit: UnitNumber,
     pub slot: SlotIndex,
     pub stage: Stage,
+    /// Where on flash the same content lies, on the same unit of the vSSD.
+    pub origin: Option<Origin>,
+}
+
+/// A program unit of a zone in one of its lives, in one of the blocks of its column. It may be gone by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub zone: u32,
+    pub generation: u32,
+    pub column: u16,
+    pub edition: u8,
+    pub row: u32,
 }
 
 /// What waits for a zone's slots, in order.
@@ -75,6 +88,8 @@ pub(crate) enum Task {
         first_iu: u32,
         done_ius: u32,
         data: ZoneData,
+        /// Program units of the zone that the write fills, of which the content lies elsewhere on their unit of the vSSD.
+        origins: Vec<(UnitNumber, Origin)>,
         /// What is committed before.
         commits_to: Option<u32>,
     },
@@ -220,6 +235,17 @@ impl Zone {
         let ends =
             (0..).zip(&self.columns).map(|(column, of)| of.done_rows * u32::from(shape.width) + column);
         ends.min().unwrap_or(0)
+    }
+
+    /// The block that still holds what an origin names, if one does. `others` are the zones of the namespace beside this one.
+    pub fn block_of(&self, origin: &Origin, others: &[Option<Box<Zone>>]) -> Option<LogicalBlock> {
+        let zone =
+            if origin.zone == self.name.zone { self } else { others[origin.zone as usize].as_deref()? };
+        let column = &zone.columns[usize::from(origin.column)];
+        let is_there = zone.name.generation == origin.generation
+            && column.edition == origin.edition
+            && origin.row < column.done_rows;
+        column.block.filter(|_| is_there || mutant!("zoned: a copy takes what lies at its source by now"))
     }
 
     /// What stands in the marks of a column's block.

@@ -6,7 +6,7 @@ mod world;
 use diecut_units::{BufferMut, ContentMode, Payload};
 use diecut_zoned::contract::*;
 use diecut_zoned::states::{ZoneAction, ZoneRefusal};
-use world::{SET, UNIT_IUS, World, content};
+use world::{SET, UNIT_IUS, WIDTH, World, content};
 
 fn copy(world: &mut World, sources: &[(u64, u32)], first_iu: u64) -> Result<ZoneAnswer, ZoneError> {
     let sources = sources.iter().map(|&(first_iu, iu_count)| ZoneRange { first_iu, iu_count }).collect();
@@ -150,4 +150,161 @@ fn copies_that_a_reset_overtakes_leave_nothing() {
     }
     copy(&mut world, &[(0, 4)], second).expect("nothing is in its way");
     assert_eq!(read(&mut world, second, 4), (0..4).map(content).collect::<Vec<_>>());
+}
+
+/// As [`written`], and dies copy what stays on them.
+fn written_for_dies() -> (World, u64) {
+    let (mut world, second) = written();
+    world.store = None;
+    world.space.copies_within_dies = true;
+    world.open();
+    (world, second)
+}
+
+fn submit(world: &mut World, token: u64, operation: ZoneOperation) {
+    let command = ZoneCommand { token: ZoneToken(token), set: SET, operation };
+    world.store.as_mut().expect("open").submit(command, &mut world.space, &mut Vec::new());
+}
+
+fn copy_of(first_iu: u64, iu_count: u32, goal: u64) -> ZoneOperation {
+    ZoneOperation::Copy { sources: vec![ZoneRange { first_iu, iu_count }], first_iu: goal }
+}
+
+/// What lies on the same unit of the vSSD at the same place of a program unit crosses no channel on its way to flash, and only that.
+#[test]
+fn dies_copy_whole_units_that_stay_on_them() {
+    let round = u64::from(WIDTH) * UNIT_IUS;
+    // Source, length, place in the second zone, program units that dies copy: whole rounds; a column further on; behind half a unit; of
+    // which the first is not whole; one that begins a round later; two units of two ranges.
+    let cases: [(&[(u64, u32)], u64); 6] = [
+        (&[(0, 4 * round as u32)], 12),
+        (&[(UNIT_IUS, 4 * round as u32)], 0),
+        (&[(4, 2 * round as u32)], 0),
+        (&[(4, 4), (round - 4, 4), (UNIT_IUS, 2 * UNIT_IUS as u32)], 2),
+        (&[(round, 2 * round as u32)], 6),
+        (&[(2 * round, UNIT_IUS as u32), (UNIT_IUS, UNIT_IUS as u32)], 2),
+    ];
+    for (sources, expected) in cases {
+        let (mut world, second) = written_for_dies();
+        let before = world.space.work.appended_ius;
+        copy(&mut world, sources, second).expect("at the write pointer");
+        let all: Vec<[u8; 8]> =
+            sources.iter().flat_map(|&(first, count)| first..first + u64::from(count)).map(content).collect();
+        assert_eq!(read(&mut world, second, all.len() as u32), all, "{sources:?} while it is programmed");
+        world.until(|world, _| world.space.is_idle());
+        assert_eq!(world.space.copied_units, expected, "{sources:?}");
+        let figures = world.store.as_ref().expect("open").statistics();
+        assert_eq!(figures.copied_within_dies_ius, expected * UNIT_IUS);
+        assert_eq!(figures.host_written_ius, all.len() as u64);
+        let programmed = all.len() as u64 / UNIT_IUS * UNIT_IUS;
+        assert_eq!(world.space.work.appended_ius - before, programmed, "what dies copy is programmed, too");
+        world.store = None;
+        world.space.power_cut(&mut world.random);
+        world.open();
+        assert_eq!(read(&mut world, second, all.len() as u32), all, "{sources:?}");
+        assert_eq!(world.refused(0..15 * UNIT_IUS), 0);
+    }
+}
+
+/// A space that does not copy is not asked to.
+#[test]
+fn dies_that_cannot_copy_are_not_asked_to() {
+    let (mut world, second) = written();
+    copy(&mut world, &[(0, 48)], second).expect("at the write pointer");
+    world.until(|world, _| world.space.is_idle());
+    assert_eq!(world.space.copied_units, 0);
+    assert_eq!(read(&mut world, second, 48), (0..48).map(content).collect::<Vec<_>>());
+}
+
+/// A die copies what it finds, also what is not any more what was read there before: the checksums of that time say so.
+fn bits_that_change_under_a_copy() -> usize {
+    let (mut world, second) = written_for_dies();
+    submit(&mut world, 7, copy_of(0, 24, second));
+    for unit in 0..world.space.unit_sum() {
+        world.space.bend(unit, |ius, _| ius[3][0] ^= 1);
+    }
+    world.until(|world, out| !out.is_empty() && world.space.is_idle());
+    assert_eq!(world.space.copied_units, 3);
+    let wrong = |iu: &u64| {
+        let destination = BufferMut::copy_from(&[0xee; 8]);
+        let asked = ZoneOperation::Read { first_iu: second + iu, iu_count: 1, destination };
+        match world.ask(asked) {
+            Ok(ZoneAnswer::Content(found)) => {
+                assert_eq!(found[..], content(*iu), "IU {iu}");
+                false
+            }
+            Err(ZoneError::Unrecovered { .. }) => true,
+            other => panic!("IU {iu}: {other:?}"),
+        }
+    };
+    (0..24).filter(wrong).count()
+}
+
+#[test]
+fn what_a_die_copied_wrong_is_not_taken_for_right() {
+    assert_eq!(bits_that_change_under_a_copy(), 3);
+}
+
+/// A source that does not check out fails the copy, which has written nothing, whoever would copy it.
+#[test]
+fn a_source_that_is_not_what_was_written_is_not_copied() {
+    let (mut world, second) = written_for_dies();
+    world.space.bend(0, |ius, _| ius[3][0] ^= 1);
+    let answer = copy(&mut world, &[(0, 24)], second);
+    assert!(matches!(answer, Err(ZoneError::Unrecovered { iu: 3 })), "{answer:?}");
+    assert_eq!(world.space.copied_units, 0);
+    let view = world.store.as_ref().and_then(|store| store.zone(SET, 1)).expect("it exists");
+    assert_eq!(view.written_ius, 0);
+}
+
+/// The source is reset, and its blocks hold something else, before the die gets to copy it: what was staged is programmed.
+fn a_source_goes() {
+    let (mut world, second) = written_for_dies();
+    // The destination waits for nothing: what is read comes back later than what was asked behind it.
+    submit(&mut world, 7, copy_of(0, 24, second));
+    submit(&mut world, 8, ZoneOperation::Act { first_iu: Some(0), action: ZoneAction::Reset });
+    let bytes: Vec<u8> = (1000..1024).flat_map(content).collect();
+    let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+    submit(&mut world, 9, ZoneOperation::Write { first_iu: 0, data: ZoneData::Payload(payload) });
+    let answers = world.until(|world, out| out.len() == 3 && world.space.is_idle());
+    assert!(answers.iter().all(|answer| answer.result.is_ok()), "{answers:?}");
+    assert_eq!(read(&mut world, second, 24), (0..24).map(content).collect::<Vec<_>>());
+    assert_eq!(read(&mut world, 0, 24), (1000..1024).map(content).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_source_that_goes_meanwhile_is_not_needed() {
+    a_source_goes();
+}
+
+/// The program of a copy fails: what was staged goes to another block, with what lay before it.
+#[test]
+fn a_copy_within_a_die_that_fails_is_programmed() {
+    for after in [0, 24] {
+        let (mut world, second) = written_for_dies();
+        if after > 0 {
+            copy(&mut world, &[(0, after)], second).expect("at the write pointer");
+            world.until(|world, _| world.space.is_idle());
+        }
+        world.space.fail_next_append = true;
+        copy(&mut world, &[(24, 48)], second + u64::from(after)).expect("at the write pointer");
+        world.until(|world, _| world.space.is_idle());
+        assert!(!world.space.fail_next_append);
+        let all = (0..u64::from(after)).chain(24..72).map(content).collect::<Vec<_>>();
+        assert_eq!(read(&mut world, second, after + 48), all);
+        world.store = None;
+        world.space.power_cut(&mut world.random);
+        world.open();
+        assert_eq!(read(&mut world, second, after + 48), all);
+    }
+}
+
+#[test]
+fn planted_bugs_are_noticed() {
+    diecut_testing::planted::all_are_noticed(&[
+        ("zoned: marks of a die's copy have no checksums", || {
+            assert_eq!(bits_that_change_under_a_copy(), 3);
+        }),
+        ("zoned: a copy takes what lies at its source by now", a_source_goes),
+    ]);
 }

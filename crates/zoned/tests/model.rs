@@ -50,15 +50,51 @@ impl Zone {
 }
 
 enum Request {
-    Write { set: usize, zone: u32, first: u32, words: Vec<u64>, is_append: bool },
-    Read { set: usize, zone: u32, first: u32, count: u32, before: Zone },
-    Reset { set: usize, zone: u32 },
-    Finish { set: usize, zone: u32 },
-    Open { set: usize, zone: u32, random: bool },
-    Close { set: usize, zone: u32 },
-    Extend { set: usize, zone: u32 },
-    Commit { set: usize, zone: u32, to: u32 },
-    Delete { set: usize },
+    /// A copy keeps its source from being reset.
+    Write {
+        set: usize,
+        zone: u32,
+        first: u32,
+        words: Vec<u64>,
+        is_append: bool,
+        source: Option<u32>,
+    },
+    Read {
+        set: usize,
+        zone: u32,
+        first: u32,
+        count: u32,
+        before: Zone,
+    },
+    Reset {
+        set: usize,
+        zone: u32,
+    },
+    Finish {
+        set: usize,
+        zone: u32,
+    },
+    Open {
+        set: usize,
+        zone: u32,
+        random: bool,
+    },
+    Close {
+        set: usize,
+        zone: u32,
+    },
+    Extend {
+        set: usize,
+        zone: u32,
+    },
+    Commit {
+        set: usize,
+        zone: u32,
+        to: u32,
+    },
+    Delete {
+        set: usize,
+    },
 }
 
 struct World {
@@ -203,13 +239,16 @@ impl World {
     fn completed(&mut self, completion: ZoneCompletion) {
         let seed = self.seed;
         let request = self.requests.remove(&completion.token.0).expect("a request waits");
+        if let Request::Write { set, source: Some(source), .. } = request {
+            self.zones[set][source as usize].under_way -= 1;
+        }
         let answer = match completion.result {
             Ok(answer) => answer,
             Err(ZoneError::Unrecovered { iu }) => return self.lost(request, iu),
             Err(error) => return self.refused(request, &error),
         };
         match request {
-            Request::Write { set, zone, first, words, is_append } => {
+            Request::Write { set, zone, first, words, is_append, .. } => {
                 let at = u64::from(zone) << self.size_log2(set) | u64::from(first);
                 let ZoneAnswer::Written(written) = answer else { panic!("seed {seed}: a write says where") };
                 let zone = &mut self.zones[set][zone as usize];
@@ -307,8 +346,9 @@ impl World {
             Request::Read { set, zone, first, count, before } => (set, zone, first, count, before),
             Request::Write { set, zone, first, .. } => {
                 // A copy of it: nothing was written.
-                let at = (iu & ((1 << self.size_log2(set)) - 1)) as u32;
-                assert!(self.losses.has(self.definitions[set].id, zone, at), "seed {seed}: IU {at} is lost");
+                let (of, at) =
+                    ((iu >> self.size_log2(set)) as u32, (iu & ((1 << self.size_log2(set)) - 1)) as u32);
+                assert!(self.losses.has(self.definitions[set].id, of, at), "seed {seed}: IU {at} is lost");
                 let zone = &mut self.zones[set][zone as usize];
                 zone.words.truncate(first as usize);
                 (zone.under_way, zone.opens) = (zone.under_way - 1, false);
@@ -414,13 +454,25 @@ impl World {
                 let place = &mut self.zones[set][zone as usize];
                 place.words.extend(words.iter().map(|word| vec![*word]));
                 place.under_way += 1;
-                let request = Request::Write { set, zone, first: written, words, is_append };
+                let request = Request::Write { set, zone, first: written, words, is_append, source: None };
                 self.submit(set, operation, request);
             }
             55..58
                 if self.copies && of.is_quiet() && !of.is_random && !of.is_finished && written < capacity =>
             {
-                self.copy(set, zone, &of);
+                match self.random.below(2) {
+                    0 => self.copy(set, zone, &of),
+                    _ => self.copy_units(set, zone, &of),
+                }
+            }
+            58..68
+                if self.space.copies_within_dies
+                    && of.is_quiet()
+                    && !of.is_random
+                    && !of.is_finished
+                    && written < capacity =>
+            {
+                self.copy_units(set, zone, &of);
             }
             55..80 => {
                 let first = self.random.below(u64::from(capacity)) as u32;
@@ -495,7 +547,51 @@ impl World {
         place.words.extend(words.iter().map(|word| vec![*word]));
         (place.under_way, place.opens) = (1, true);
         let operation = ZoneOperation::Copy { sources, first_iu: base + u64::from(first) };
-        self.submit(set, operation, Request::Write { set, zone, first, words, is_append: false });
+        let request = Request::Write { set, zone, first, words, is_append: false, source: None };
+        self.submit(set, operation, request);
+    }
+
+    /// Whole program units of some zone go to units of this one that lie on the same units of the space, behind as many IUs as a unit lacks.
+    fn copy_units(&mut self, set: usize, zone: u32, of: &Zone) {
+        let source = self.random.below(u64::from(self.definitions[set].zones)) as u32;
+        let from = self.zones[set][source as usize].clone();
+        let width = u32::from(self.definitions[set].width);
+        let first = of.words.len() as u32;
+        let lacks = first.next_multiple_of(UNIT_IUS) - first;
+        let least = lacks.max(1);
+        if from.is_random || from.is_finished || from.resets || from.answered < least {
+            return;
+        }
+        let place = |zone: u32, unit: u32| (zone * width + unit % width) % u32::from(UNITS);
+        let goal = place(zone, (first + lacks) / UNIT_IUS);
+        let near: Vec<u32> =
+            (0..from.answered / UNIT_IUS).filter(|unit| place(source, *unit) == goal).collect();
+        let Some(&unit) = near.get(self.random.below(near.len().max(1) as u64) as usize) else { return };
+        let most =
+            (from.answered / UNIT_IUS - unit).min((self.capacity(set) - first - lacks) / UNIT_IUS).min(6);
+        if most == 0 {
+            return;
+        }
+        // A zone of one block goes on where it is; one of all units goes round with its source.
+        let units = 1 + self.random.below(u64::from(most)) as u32;
+        let base = |zone: u32| u64::from(zone) << self.size_log2(set);
+        let ranges =
+            [(0, lacks), (unit * UNIT_IUS, units * UNIT_IUS)].into_iter().filter(|(_, count)| *count > 0);
+        let ranges: Vec<(u32, u32)> = ranges.collect();
+        let range = |&(first, iu_count): &(u32, u32)| ZoneRange {
+            first_iu: base(source) + u64::from(first),
+            iu_count,
+        };
+        let sources = ranges.iter().map(range).collect();
+        let words = ranges.iter().flat_map(|&(first, count)| first..first + count);
+        let words: Vec<u64> = words.map(|iu| from.words[iu as usize][0]).collect();
+        let operation = ZoneOperation::Copy { sources, first_iu: base(zone) + u64::from(first) };
+        let place = &mut self.zones[set][zone as usize];
+        place.words.extend(words.iter().map(|word| vec![*word]));
+        (place.under_way, place.opens) = (1, true);
+        self.zones[set][source as usize].under_way += 1;
+        let request = Request::Write { set, zone, first, words, is_append: false, source: Some(source) };
+        self.submit(set, operation, request);
     }
 
     fn write_random(&mut self, set: usize, zone: u32, of: &Zone) {
@@ -531,7 +627,8 @@ impl World {
         (place.committed_max, place.under_way) = (of.committed + beyond, 1);
         let data = ZoneData::Payload(self.payload(&words));
         let operation = ZoneOperation::Write { first_iu: base + u64::from(first), data };
-        self.submit(set, operation, Request::Write { set, zone, first, words, is_append: false });
+        let request = Request::Write { set, zone, first, words, is_append: false, source: None };
+        self.submit(set, operation, request);
     }
 
     /// The process dies, or the power goes; then what is there is compared with what may be.
@@ -671,6 +768,13 @@ fn a_lost_page_costs_what_it_holds() {
     (0..seeds.unwrap_or(100)).for_each(run_with_losses);
 }
 
+#[test]
+fn what_dies_copied_is_there() {
+    let seeds = std::env::var("DIECUT_ZONED_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let copied: u64 = (0..seeds.unwrap_or(100)).map(run_with_copies).sum();
+    assert!(copied > 1000, "{copied} program units");
+}
+
 fn run(seed: u64) {
     World::new(seed).run(8);
 }
@@ -679,6 +783,15 @@ fn run_with_losses(seed: u64) {
     let mut world = World::new(seed);
     (world.loses_pages, world.copies) = (true, true);
     world.run(8);
+}
+
+/// Dies copy what they can.
+fn run_with_copies(seed: u64) -> u64 {
+    let mut world = World::new(seed);
+    world.space.copies_within_dies = true;
+    (world.loses_pages, world.copies) = (seed.is_multiple_of(2), true);
+    world.run(8);
+    world.space.copied_units
 }
 
 /// Goal: the model sees what it is there for. Method: one bug at a time, over seeds until it is seen.
@@ -697,5 +810,14 @@ fn planted_bugs_are_noticed() {
         ("zoned: the end of a copy is not staged", || (4285..4292).for_each(run)),
         ("zoned: only the first row says whose a block is", || (0..30).for_each(run_with_losses)),
         ("zoned: rows that are lost do not count", || (0..30).for_each(run_with_losses)),
+        ("zoned: marks of a die's copy have the place of its source", || {
+            (0..10).for_each(|seed| _ = run_with_copies(seed));
+        }),
+        ("zoned: marks of a die's copy have no checksums", || {
+            (0..10).for_each(|seed| _ = run_with_copies(seed));
+        }),
+        ("zoned: a die copies from the place that it copies to", || {
+            (0..10).for_each(|seed| _ = run_with_copies(seed));
+        }),
     ]);
 }

@@ -8,6 +8,11 @@ use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdI
 use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
+/// Whether an append that the die copies failed for what it was to read: the block that it was to program is as good as before.
+fn is_of_source(kind: Kind, error: &MediaError) -> bool {
+    kind == Kind::AppendCopy && matches!(error, MediaError::Uncorrectable { .. } | MediaError::Erased { .. })
+}
+
 impl Core {
     /// Stores an operation and gives it to its die's queue, or lets it wait for what it needs first: an erase, a program, the
     /// state log. `op.bytes` is filled in here.
@@ -21,6 +26,10 @@ impl Core {
         let Op { kind, class, block, first_iu, end_page, .. } = op;
         // What is copied may be freed meanwhile: copies hold nothing.
         self.blocks[block].in_flight += u32::from(!kind.is_of_copy());
+        if kind == Kind::AppendCopy {
+            // Not erased before it was read, whoever frees or moves it.
+            self.blocks[op.source].in_flight += 1;
+        }
         op.bytes = match &operation {
             Operation::Read { iu_count, .. } => u64::from(*iu_count) * IU_SIZE_BYTES as u64,
             // One IU for each page: what the die and the bus have of it.
@@ -31,14 +40,17 @@ impl Core {
                 let first_page = first_iu / self.shape.ius_per_page();
                 u64::from(end_page - first_page) * u64::from(self.shape.page_size_bytes)
             }
-            _ => 0,
+            Operation::Copy { page_count, .. } => {
+                u64::from(*page_count) * u64::from(self.shape.page_size_bytes)
+            }
+            Operation::Erase { .. } => 0,
         };
         let owner = op.owner;
         op.queued = now;
         let at = self.queues.ops.add(op);
         let state = &mut self.blocks[block];
         let waits = match kind {
-            Kind::Append => state.hold_append() || !state.is_ready_for_appends(),
+            Kind::Append | Kind::AppendCopy => state.hold_append() || !state.is_ready_for_appends(),
             Kind::Read => end_page > state.done_pages,
             _ => false,
         };
@@ -52,7 +64,7 @@ impl Core {
             let is_first = state.waiting.is_empty();
             state.waiting.push_back(at);
             self.queues.ops.store(at, operation);
-            if is_first && kind == Kind::Append {
+            if is_first && kind.appends() {
                 self.hasten_erase(block, class);
             }
         } else if kind.is_of_nobody() {
@@ -158,7 +170,7 @@ impl Core {
                 let oob = completion.oob.filter(|_| !op.own_oob);
                 self.answer(&op, result, completion.destination, oob, completion.retries);
             }
-            Kind::Append => {
+            Kind::Append | Kind::AppendCopy => {
                 let block = &mut self.blocks[op.block];
                 // What follows a failed program in the pipeline is lost with it.
                 let result = match completion.result {
@@ -175,11 +187,17 @@ impl Core {
                             if block.is_held() {
                                 self.record(op.block, BlockState::HeldFailed);
                             }
-                        } else if matches!(error, MediaError::NoRoom { .. }) {
+                        } else if matches!(error, MediaError::NoRoom { .. }) || is_of_source(op.kind, &error)
+                        {
                             // As after a crash: it takes no more appends, and is as good as others once it is free.
                             block.seal();
                         }
-                        Err(self.translate(&op, error))
+                        if is_of_source(op.kind, &error) {
+                            mark!("vssd: the source of a copy within a die cannot be read");
+                            Err(self.append_failed(&op))
+                        } else {
+                            Err(self.translate(&op, error))
+                        }
                     }
                 };
                 let failed = result.is_err();
@@ -242,7 +260,7 @@ impl Core {
             if ready {
                 self.enqueue_stored(at, media, now);
             } else if block.is_stopped() {
-                if op.kind == Kind::Append {
+                if op.kind.appends() {
                     block.drop_append();
                 }
                 let op = self.queues.ops.remove(at);
@@ -282,7 +300,7 @@ impl Core {
         let first_page = |op: &Op| op.first_iu / self.shape.ius_per_page();
         let mut begun = self.queues.queued_appends(number).map(first_page).fold(block.next_page, u32::min);
         let waiting = || block.waiting.iter().map(|at| self.queues.ops.get(*at));
-        let appends = waiting().filter(|op| op.kind == Kind::Append);
+        let appends = waiting().filter(|op| op.kind.appends());
         begun = appends.map(first_page).fold(begun, u32::min);
         waiting().filter(|op| op.kind == Kind::Read).map(|op| op.end_page).fold(begun, u32::max)
     }
@@ -310,7 +328,7 @@ impl Core {
         let ops = &self.queues.ops;
         self.blocks[number].waiting.retain(|at| {
             let op = ops.get(*at);
-            let goes = op.kind == Kind::Append && op.first_iu >= first_iu;
+            let goes = op.kind.appends() && op.first_iu >= first_iu;
             if goes {
                 taken.push(*at);
             }
@@ -333,6 +351,7 @@ impl Core {
             assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
             self.vssds[at].operations -= 1;
             self.vssds[at].appended_ius -= u64::from(of_op * self.shape.ius_per_page());
+            self.let_go_of_source(&op);
         }
         assert_eq!(pages, next_page - first_page, "all appends from that page on wait (I-V4)");
         self.blocks[number].next_page = first_page;
@@ -350,13 +369,25 @@ impl Core {
         let block = &mut self.blocks[op.block];
         debug_assert!(block.in_flight > 0, "what is answered was under way (I-V1)");
         block.in_flight -= 1;
-        debug_assert!(op.kind != Kind::Append || block.appends > 0, "an append is counted (I-V1)");
-        block.appends -= u32::from(op.kind == Kind::Append);
+        debug_assert!(!op.kind.appends() || block.appends > 0, "an append is counted (I-V1)");
+        block.appends -= u32::from(op.kind.appends());
+        self.let_go_of_source(op);
         let at = self.at_of(op.owner).expect("I-V6: a vSSD with operations stays");
         debug_assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
         self.vssds[at].operations -= 1;
         self.vssds[at].read_bytes += if op.kind == Kind::Read { op.bytes } else { 0 };
         self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob, retries }));
+    }
+
+    /// An append that the die copies is over: its source may be erased as far as that goes.
+    #[inline]
+    fn let_go_of_source(&mut self, op: &Op) {
+        if op.kind == Kind::AppendCopy {
+            let source = &mut self.blocks[op.source];
+            assert!(source.in_flight > 0, "what a die copies is under way until it was read (I-V24)");
+            source.in_flight -= 1;
+            self.settle(op.source);
+        }
     }
 
     /// Whether pages that were read are among those that were lost before their block moved.

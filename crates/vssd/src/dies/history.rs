@@ -43,7 +43,7 @@ impl DieWork {
     fn of(op: &Op) -> DieWork {
         let kind = match op.kind {
             Kind::Read | Kind::CopyRead => WorkKind::Read,
-            Kind::Append | Kind::CopyProgram => WorkKind::Program,
+            Kind::Append | Kind::AppendCopy | Kind::CopyProgram => WorkKind::Program,
             Kind::Erase | Kind::CopyErase | Kind::PurgeErase => WorkKind::Erase,
         };
         DieWork { owner: op.owner, class: op.class, kind }
@@ -236,7 +236,9 @@ impl Scale {
             WorkKind::Read => (pages * self.costs.read_page_ns, ius * self.costs.iu_transfer_ns),
             WorkKind::Program => {
                 let units = (pages / u64::from(self.program_unit_pages)).max(1);
-                (units * self.costs.program_unit_ns, ius * self.costs.iu_transfer_ns)
+                // What does not cross the bus is read in the die.
+                let read_ns = if ius == 0 { pages * self.costs.read_page_ns } else { 0 };
+                (units * self.costs.program_unit_ns + read_ns, ius * self.costs.iu_transfer_ns)
             }
             WorkKind::Erase => (self.costs.erase_ns, 0),
         }

@@ -397,7 +397,7 @@ impl DieQueues {
         let flows = self.dies[self.die_of(block)].flows.iter();
         let queued = flows.flat_map(|flow| flow.classes.iter().flatten().chain(&flow.parked));
         let ops = queued.map(|at| self.ops.get(*at));
-        ops.filter(move |op| op.block == block && op.kind == Kind::Append)
+        ops.filter(move |op| op.block == block && op.kind.appends())
     }
 
     /// Takes the appends to a block, from an IU on, out of the queues of its die, in their order. Cold.
@@ -409,7 +409,7 @@ impl DieQueues {
             let before = taken.len();
             let mut stays = |at: &u32| {
                 let op = ops.get(*at);
-                let goes = op.block == block && op.kind == Kind::Append && op.first_iu >= first_iu;
+                let goes = op.block == block && op.kind.appends() && op.first_iu >= first_iu;
                 if goes {
                     taken.push(*at);
                 }
@@ -490,12 +490,14 @@ impl DieQueues {
         let die = &mut self.dies[number];
         let own = &mut die.flows[flow];
         let QueueSettings { costs, program_unit_pages, .. } = &self.settings;
+        let program_ns = || (pages / u64::from(*program_unit_pages)).max(1) * costs.program_unit_ns;
         let cost_ns = match kind {
             Kind::Read => pages * costs.read_page_ns,
             Kind::Append if mutant!("vssd: writes cost the same whatever their size") => {
                 costs.program_unit_ns
             }
-            Kind::Append => (pages / u64::from(*program_unit_pages)).max(1) * costs.program_unit_ns,
+            Kind::Append => program_ns(),
+            Kind::AppendCopy => pages * costs.read_page_ns + program_ns(),
             _ => costs.erase_ns,
         };
         debug_assert!(start >= die.virtual_time, "the virtual time of a die does not go back (I-V20)");

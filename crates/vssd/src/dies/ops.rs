@@ -8,6 +8,8 @@ use diecut_units::{Slab, Time};
 pub(crate) enum Kind {
     Read,
     Append,
+    /// As [`Kind::Append`], of what another block of the die holds: the die copies it ([`Op::source`]).
+    AppendCopy,
     Erase,
     /// Of a copy of a block that changes dies (see `moving.rs`); no holder waits for it.
     CopyErase,
@@ -18,6 +20,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Whether it programs for a holder.
+    #[inline]
+    pub fn appends(self) -> bool {
+        matches!(self, Kind::Append | Kind::AppendCopy)
+    }
     pub fn is_of_copy(self) -> bool {
         matches!(self, Kind::CopyErase | Kind::CopyRead | Kind::CopyProgram)
     }
@@ -38,6 +45,8 @@ pub(crate) struct Op {
     pub owner: VssdId,
     pub class: IoClass,
     pub block: u32,
+    /// Of an append that the die copies: the block that it reads, which counts it as under way, too.
+    pub source: u32,
     pub token: SpaceToken,
     pub first_iu: u32,
     pub end_page: u32,
@@ -59,6 +68,7 @@ impl Op {
             owner,
             class,
             block,
+            source: block,
             token: SpaceToken(0),
             first_iu: 0,
             end_page: 0,

@@ -50,6 +50,7 @@ impl QueueSettings {
         let pages = self.pages_of(op) as u32;
         let ius = match op.kind {
             Kind::Read => (op.bytes / IU_SIZE_BYTES as u64) as u32,
+            Kind::AppendCopy => 0,
             _ => pages * self.ius_per_page,
         };
         WorkSize { pages, ius }

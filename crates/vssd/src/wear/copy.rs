@@ -167,6 +167,6 @@ pub(crate) fn turn_to(
             }
             *oob = BufferMut::copy_from(&bytes).freeze();
         }
-        Operation::Copy { .. } => unreachable!("I-V10: holders do not ask for copies"),
+        Operation::Copy { .. } => unreachable!("I-V10: no copy within a die waits for a move"),
     }
 }

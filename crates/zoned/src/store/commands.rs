@@ -8,8 +8,9 @@ use crate::contract::{
 use crate::journal::Entry;
 use crate::lent::Lent;
 use crate::set::Set;
+use crate::shape::UnitNumber;
 use crate::states::{Change, Placed, ZoneAction, ZoneRefusal, ZoneState};
-use crate::zone::{Task, Zone, ZoneName};
+use crate::zone::{Origin, Task, Zone, ZoneName};
 use diecut_units::{mark, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceError};
 
@@ -19,6 +20,8 @@ struct Wanted {
     /// In the zone; `None`: at the write pointer.
     first_iu: Option<u32>,
     data: ZoneData,
+    /// See [`Task::Write`].
+    origins: Vec<(UnitNumber, Origin)>,
 }
 
 impl ZoneStore {
@@ -44,11 +47,12 @@ impl ZoneStore {
             }
             ZoneOperation::Write { first_iu, data } => {
                 let (zone, first_iu) = place(first_iu);
-                let wanted = Wanted { zone, first_iu: Some(first_iu), data };
+                let wanted = Wanted { zone, first_iu: Some(first_iu), data, origins: Vec::new() };
                 self.write(token, index, wanted, space).err().map(Err)
             }
             ZoneOperation::Append { first_iu, data } => {
-                let wanted = Wanted { zone: place(first_iu).0, first_iu: None, data };
+                let (zone, _) = place(first_iu);
+                let wanted = Wanted { zone, first_iu: None, data, origins: Vec::new() };
                 self.write(token, index, wanted, space).err().map(Err)
             }
             ZoneOperation::Commit { last_iu } => {
@@ -68,6 +72,26 @@ impl ZoneStore {
         }
     }
 
+    /// Writes what was read for a copy, some of which lies at origins from which dies may copy it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn write_copied(
+        &mut self,
+        token: ZoneToken,
+        index: ZoneSetIndex,
+        first_iu: u64,
+        data: ZoneData,
+        origins: Vec<(UnitNumber, Origin)>,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<ZoneCompletion>,
+    ) {
+        let size_log2 = self.set_of(index).shape.size_ius_log2();
+        let (zone, first_iu) = ((first_iu >> size_log2) as u32, (first_iu & ((1 << size_log2) - 1)) as u32);
+        let wanted = Wanted { zone, first_iu: Some(first_iu), data, origins };
+        if let Err(error) = self.write(token, index, wanted, space) {
+            completions.push(ZoneCompletion { token, result: Err(error) });
+        }
+    }
+
     fn set_of(&self, index: ZoneSetIndex) -> &Set {
         self.sets[usize::from(index.0)].as_ref().expect("I-Z14: a set that is used is there")
     }
@@ -83,7 +107,7 @@ impl ZoneStore {
         wanted: Wanted,
         space: &mut dyn EraseBlockSpace,
     ) -> Result<(), ZoneError> {
-        let Wanted { zone: number, first_iu, data } = wanted;
+        let Wanted { zone: number, first_iu, data, origins } = wanted;
         let count = data.iu_count();
         let unit_ius = self.facts.block.program_unit_ius();
         if !self.staging.is_protected() && !count.is_multiple_of(unit_ius) {
@@ -103,7 +127,7 @@ impl ZoneStore {
         };
         let result = match result {
             Ok(placed) => {
-                self.queue_write(token, index, number, placed, data);
+                self.queue_write(token, index, number, placed, (data, origins));
                 Ok(())
             }
             Err(error) => {
@@ -123,7 +147,7 @@ impl ZoneStore {
         index: ZoneSetIndex,
         number: u32,
         placed: Placed,
-        data: ZoneData,
+        (data, origins): (ZoneData, Vec<(UnitNumber, Origin)>),
     ) {
         self.statistics.host_written_ius += u64::from(data.iu_count());
         let set = self.set_mut(index);
@@ -138,6 +162,7 @@ impl ZoneStore {
             first_iu: placed.first_iu,
             done_ius: 0,
             data,
+            origins,
             commits_to: placed.commits_to,
         };
         zone.tasks.push_back(task);

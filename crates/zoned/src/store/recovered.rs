@@ -161,7 +161,7 @@ impl ZoneStore {
                 () => Stage::Filling,
             };
             self.staging.adopt(&mut zone.claim);
-            zone.stage(StagedUnit { unit: of.unit, slot, stage });
+            zone.stage(StagedUnit { unit: of.unit, slot, stage, origin: None });
         }
         let mut unit = 0;
         zone.taken_ius = loop {
