@@ -1,4 +1,4 @@
-//! Zoned namespaces on the whole shard, in virtual time: hosts that write, append, finish and reset zones of several sizes, and one of zones with random write areas, beside a
+//! Zoned namespaces on the whole shard, in virtual time: hosts that write, append, copy, finish and reset zones of several sizes, and one of zones with random write areas, beside a
 //! tenant with a volume, on a device that fails programs and loses its power; and an oracle that knows of each zone what was
 //! written in its present life, and what a cut may leave of it.
 //!
@@ -20,7 +20,7 @@ use diecut_shard::control::{ControlRequest, TenantSpec, VolumeSpec, VssdSpec};
 use diecut_shard::{DOOR_SOURCE_BIT, ShardConfig};
 use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
 use diecut_vssd::PoolConfig;
-use host::{NeighbourHost, ZoneHost};
+use host::{NeighbourHost, ZoneHost, ZonesShape};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -39,6 +39,8 @@ pub struct Figures {
     pub commits: [u64; 2],
     /// IUs that hosts wrote to zones.
     pub written_ius: u64,
+    /// Of these, IUs that the server copied from other zones.
+    pub copied_ius: u64,
     /// IUs that were programmed for them.
     pub programmed_ius: u64,
 }
@@ -51,6 +53,7 @@ impl std::ops::AddAssign for Figures {
         self.lost_pages += other.lost_pages;
         (0..2).for_each(|kind| self.commits[kind] += other.commits[kind]);
         self.written_ius += other.written_ius;
+        self.copied_ius += other.copied_ius;
         self.programmed_ius += other.programmed_ius;
     }
 }
@@ -160,7 +163,9 @@ impl Zones {
             let capacity = u32::from(width) * room.rows * room.unit_ius;
             let step = if is_protected { 1 } else { room.unit_ius };
             let namespace = NamespaceId(record.namespace);
-            scene.zones.push(ZoneHost::new(namespace, index as u64 + 1, zones as u32, capacity, step));
+            let (width, units, zones) = (width.into(), room.units.into(), zones as u32);
+            let shape = ZonesShape { zones, width, units, capacity, unit_ius: room.unit_ius, step };
+            scene.zones.push(ZoneHost::new(namespace, index as u64 + 1, shape));
         }
         if is_protected {
             scene.make_areas(room.rows, room.unit_ius)?;
@@ -263,6 +268,7 @@ impl Scene for Zones {
                     self.zones.iter().fold((0, 0), |(resets, written), host| {
                         (resets + host.resets, written + host.written_ius)
                     });
+                self.figures.copied_ius = self.zones.iter().map(|host| host.copied_ius).sum();
                 self.figures.written_ius += self.areas.as_ref().map_or(0, |areas| areas.written_ius);
                 Ok(())
             }
@@ -319,7 +325,8 @@ impl Scene for Zones {
         self.figures.restarts[usize::from(is_cut)] += 1;
         let loses_page = self.random.random_ratio(1, 4);
         let lead = self.server.lead();
-        let chosen = if loses_page { losses::choose(lead, number, &mut self.random) } else { None };
+        let random = &mut self.random;
+        let chosen = if loses_page { losses::choose(lead, number, self.row_pages, random) } else { None };
         self.neighbour.crashed();
         self.zones.iter_mut().for_each(ZoneHost::crashed);
         self.areas.iter_mut().for_each(AreaHost::crashed);

@@ -36,11 +36,12 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
     let [deaths, cuts] = all.restarts;
     say!(
         "zones: {seeds} seeds, {failed} failed: {} commands, {} resets, {deaths} deaths of the process, {cuts} power cuts, {} pages lost, \
-         {} IUs written, {} programmed",
+         {} IUs written, {} of them by copies, {} programmed",
         all.commands,
         all.resets,
         all.lost_pages,
         all.written_ius,
+        all.copied_ius,
         all.programmed_ius
     );
     failed == 0

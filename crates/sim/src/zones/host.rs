@@ -18,11 +18,14 @@ struct Zone {
     /// Asked for, and not answered.
     resets: bool,
     finishes: bool,
+    /// A copy to it is under way: where a write behind it goes is not known before its answer.
+    is_copied_to: bool,
     under_way: u32,
 }
 
 enum Request {
     Write { zone: u32, first: u32, count: u32 },
+    Copy { source: u32, zone: u32, first: u32, count: u32 },
     Read { zone: u32, first: u32, count: u32, before: Zone },
     Reset { zone: u32 },
     Finish { zone: u32 },
@@ -37,6 +40,27 @@ pub fn is_of_worn_zones(found: &str) -> bool {
     [REFUSED, WORN].iter().any(|what| found.contains(what))
 }
 
+/// What the zones of a namespace are like.
+#[derive(Clone, Copy)]
+pub struct ZonesShape {
+    pub zones: u32,
+    /// Erase blocks of a zone, and units of the vSSD that zones lie on in turn.
+    pub width: u32,
+    pub units: u32,
+    /// IUs of a zone, and of a program unit.
+    pub capacity: u32,
+    pub unit_ius: u32,
+    /// A write is a multiple of so many IUs.
+    pub step: u32,
+}
+
+impl ZonesShape {
+    /// On which unit of the vSSD a program unit of a zone lies.
+    fn place(&self, zone: u32, unit: u32) -> u32 {
+        (zone * self.width + unit % self.width) % self.units
+    }
+}
+
 /// A host of one zoned namespace.
 pub struct ZoneHost {
     pub namespace: NamespaceId,
@@ -44,27 +68,27 @@ pub struct ZoneHost {
     pub number: u64,
     pub resets: u64,
     pub written_ius: u64,
+    /// Of these, IUs that the server copied.
+    pub copied_ius: u64,
     zones: Vec<Zone>,
-    capacity: u32,
+    shape: ZonesShape,
     size_log2: u32,
-    /// A write is a multiple of so many IUs.
-    step: u32,
     requests: BTreeMap<u64, Request>,
     next: u64,
     pub lost: Lost,
 }
 
 impl ZoneHost {
-    pub fn new(namespace: NamespaceId, number: u64, zones: u32, capacity: u32, step: u32) -> ZoneHost {
+    pub fn new(namespace: NamespaceId, number: u64, shape: ZonesShape) -> ZoneHost {
         ZoneHost {
             namespace,
             number,
             resets: 0,
             written_ius: 0,
-            zones: vec![Zone::default(); zones as usize],
-            capacity,
-            size_log2: capacity.next_power_of_two().trailing_zeros(),
-            step,
+            copied_ius: 0,
+            zones: vec![Zone::default(); shape.zones as usize],
+            shape,
+            size_log2: shape.capacity.next_power_of_two().trailing_zeros(),
             requests: BTreeMap::new(),
             next: 0,
             lost: Lost::default(),
@@ -111,14 +135,20 @@ impl ZoneHost {
         let of = self.zones[zone as usize].clone();
         let written = of.words.len() as u32;
         let start = self.start(zone);
+        let ZonesShape { capacity, step, .. } = self.shape;
         // The first write of a zone may be refused because too many are active; those behind it would be, too, for another reason.
         let is_active = of.answered > 0 || written == 0;
-        let takes_writes =
-            is_active && !of.resets && !of.finishes && !of.is_finished && written < self.capacity;
+        let takes_writes = is_active
+            && !of.resets
+            && !of.finishes
+            && !of.is_finished
+            && !of.is_copied_to
+            && written < capacity;
         match random.random_range(0..100) {
+            0..22 if takes_writes && of.under_way == 0 => self.copy(zone, random),
             0..60 if takes_writes => {
-                let most = (self.capacity - written).div_ceil(self.step).min(60 / self.step.min(60));
-                let count = random.random_range(1..=most.max(1)) * self.step;
+                let most = (capacity - written).div_ceil(step).min(60 / step.min(60));
+                let count = random.random_range(1..=most.max(1)) * step;
                 let words = self.words(zone, written, count);
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 let data = Buffer::copy_from(&bytes);
@@ -140,8 +170,8 @@ impl ZoneHost {
                 Some((token, operation))
             }
             60..85 => {
-                let first = random.random_range(0..self.capacity);
-                let count = random.random_range(1..=(self.capacity - first).min(70));
+                let first = random.random_range(0..capacity);
+                let count = random.random_range(1..=(capacity - first).min(70));
                 Some(self.read(zone, first, count))
             }
             85..92 if of.under_way == 0 => {
@@ -162,6 +192,60 @@ impl ZoneHost {
         }
     }
 
+    /// A copy of what some zone holds, behind what another one holds: most often of whole program units that a die can copy, as far as that goes
+    /// behind what the last unit lacks. Nothing else is written there before it is answered, and its source is not reset.
+    fn copy(&mut self, zone: u32, random: &mut Xoshiro256PlusPlus) -> Option<(u64, NamespaceOperation)> {
+        let shape = self.shape;
+        let may_be = |source: &u32| {
+            let from = &self.zones[*source as usize];
+            *source != zone && !from.resets && from.answered >= shape.unit_ius
+        };
+        let may_be: Vec<u32> = (0..shape.zones).filter(may_be).collect();
+        let source = *may_be.get(random.random_range(0..may_be.len().max(1)))?;
+        let (from, of) = (&self.zones[source as usize], &self.zones[zone as usize]);
+        let written = of.words.len() as u32;
+        let room = (shape.capacity - written).min(256);
+        let lacks = written.next_multiple_of(shape.unit_ius) - written;
+        if room < lacks {
+            return None;
+        }
+        let goal = shape.place(zone, (written + lacks) / shape.unit_ius);
+        let near = (0..from.answered / shape.unit_ius).filter(|unit| shape.place(source, *unit) == goal);
+        let near: Vec<u32> = near.collect();
+        let unit = if random.random_ratio(1, 5) {
+            0
+        } else {
+            *near.get(random.random_range(0..near.len().max(1)))?
+        };
+        let most = ((room - lacks) / shape.unit_ius).min(from.answered / shape.unit_ius - unit);
+        let units = random.random_range(most.min(1)..=most.min(6));
+        let ranges = [(0, lacks), (unit * shape.unit_ius, units * shape.unit_ius)];
+        let ranges = ranges.into_iter().filter(|(_, count)| *count > 0);
+        let words: Vec<u64> = ranges
+            .clone()
+            .flat_map(|(first, count)| from.words[first as usize..(first + count) as usize].iter().copied())
+            .collect();
+        if words.is_empty() {
+            return None;
+        }
+        let start = self.start(source);
+        let sources =
+            ranges.map(|(first, lba_count)| LbaRange { first_lba: start + u64::from(first), lba_count });
+        let copy = NamespaceCopy {
+            sources: sources.collect(),
+            first_lba: self.start(zone) + u64::from(written),
+            force_unit_access: false,
+            placement: PlacementTarget::default(),
+        };
+        let count = words.len() as u32;
+        self.zones[source as usize].under_way += 1;
+        let place = &mut self.zones[zone as usize];
+        place.words.extend(words);
+        (place.under_way, place.is_copied_to) = (1, true);
+        let token = self.token(Request::Copy { source, zone, first: written, count });
+        Some((token, NamespaceOperation::Copy(Box::new(copy))))
+    }
+
     fn read(&mut self, zone: u32, first: u32, count: u32) -> (u64, NamespaceOperation) {
         self.zones[zone as usize].under_way += 1;
         let before = self.zones[zone as usize].clone();
@@ -174,11 +258,11 @@ impl ZoneHost {
     /// Reads of everything.
     pub fn read_all(&mut self) -> Vec<(u64, NamespaceOperation)> {
         let pieces = (0..self.zones.len() as u32).flat_map(|zone| {
-            let firsts = (0..self.capacity).step_by(200);
+            let firsts = (0..self.shape.capacity).step_by(200);
             firsts.map(move |first| (zone, first))
         });
         let pieces: Vec<(u32, u32)> = pieces.collect();
-        let capacity = self.capacity;
+        let capacity = self.shape.capacity;
         pieces.into_iter().map(|(zone, first)| self.read(zone, first, (capacity - first).min(200))).collect()
     }
 
@@ -193,7 +277,7 @@ impl ZoneHost {
     pub fn crashed(&mut self) {
         self.requests.clear();
         self.lost.take_beside();
-        self.zones.iter_mut().for_each(|zone| zone.under_way = 0);
+        self.zones.iter_mut().for_each(|zone| (zone.under_way, zone.is_copied_to) = (0, false));
     }
 
     pub fn completed(&mut self, completion: NamespaceCompletion) -> Result<(), String> {
@@ -202,7 +286,22 @@ impl ZoneHost {
             return Err(format!("command {number} is answered, and nobody waits for it"));
         };
         let start = |zone: u32| u64::from(zone) << self.size_log2;
+        if let Request::Copy { source, zone, .. } = request {
+            self.zones[source as usize].under_way -= 1;
+            self.zones[zone as usize].is_copied_to = false;
+        }
         match (&completion.result, &request) {
+            (Err(NamespaceError::Unrecovered { lba }), Request::Copy { source, zone, first, .. }) => {
+                // Nothing was written.
+                let place = &mut self.zones[*zone as usize];
+                place.words.truncate(*first as usize);
+                place.under_way -= 1;
+                let answered = self.zones[*source as usize].answered;
+                let lost = lba.wrapping_sub(self.start(*source));
+                self.lost.found(*source, 0, answered, lost)?;
+                self.lost.take_beside();
+                return Ok(());
+            }
             (Err(NamespaceError::Unrecovered { lba }), Request::Read { zone, first, count, .. }) => {
                 self.zones[*zone as usize].under_way -= 1;
                 return self.lost.found(*zone, *first, *count, lba.wrapping_sub(self.start(*zone)));
@@ -211,7 +310,8 @@ impl ZoneHost {
             (Ok(()), _) => {}
         }
         match request {
-            Request::Write { zone, first, count } => {
+            Request::Write { zone, first, count } | Request::Copy { zone, first, count, .. } => {
+                let is_copy = matches!(request, Request::Copy { .. });
                 if let Some(ZoneOutcome::Appended(lba)) = completion.zones
                     && lba != start(zone) + u64::from(first)
                 {
@@ -226,6 +326,7 @@ impl ZoneHost {
                 }
                 zone_state.answered = first + count;
                 self.written_ius += u64::from(count);
+                self.copied_ius += if is_copy { u64::from(count) } else { 0 };
             }
             Request::Read { zone, first, count, before } => {
                 let data = completion.data.ok_or("a read gives content")?;
@@ -268,7 +369,7 @@ impl ZoneHost {
 
     /// What a zone is after a restart.
     fn compare(&mut self, found: &ZoneDescriptor) -> Result<(), String> {
-        let capacity = self.capacity;
+        let capacity = self.shape.capacity;
         if found.state == ZoneState::Empty && self.zones[found.zone as usize].resets {
             self.begin_again(found.zone);
             return Ok(());
@@ -302,7 +403,7 @@ impl ZoneHost {
         let limits = [ZoneRefusal::TooManyActive, ZoneRefusal::TooManyOpen];
         let is_limit = matches!(error, NamespaceError::Zone(refusal) if limits.contains(refusal));
         let zone = match request {
-            Request::Write { zone, first, .. } if is_limit => {
+            Request::Write { zone, first, .. } | Request::Copy { zone, first, .. } if is_limit => {
                 self.zones[*zone as usize].words.truncate(*first as usize);
                 *zone
             }
@@ -310,7 +411,7 @@ impl ZoneHost {
                 self.zones[*zone as usize].finishes = false;
                 *zone
             }
-            Request::Write { zone, first, count } => {
+            Request::Write { zone, first, count } | Request::Copy { zone, first, count, .. } => {
                 let of = &self.zones[*zone as usize];
                 return Err(format!(
                     "zone {zone}: a write of {count} at {first} {REFUSED}: {error}; answered {}, finished {}",

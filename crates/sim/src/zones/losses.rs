@@ -4,7 +4,7 @@ use diecut_devices::Device;
 use diecut_shard::Shard;
 use diecut_units::EraseBlockAddress;
 use diecut_vssd::VssdId;
-use diecut_vssd::space::Purpose;
+use diecut_vssd::space::{HeldBlock, Purpose};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
@@ -14,22 +14,29 @@ const PURPOSE_ZONE: Purpose = Purpose(1);
 /// Rows that a block has when it loses its first one: fewer may have been torn by the cut, where no protected memory says that they were not.
 const ROWS_MIN: u32 = 4;
 
-/// Some block of a zone, before the server goes.
+/// Some block of a zone with rows enough, before the server goes: one that a cut tears counts for none, since nobody can tell it from one that
+/// was never programmed.
 pub fn choose(
     lead: &Shard<Device>,
     zoned: u32,
+    row_pages: u32,
     random: &mut Xoshiro256PlusPlus,
 ) -> Option<EraseBlockAddress> {
     let held = diecut_vssd::held_blocks(lead.pool(), VssdId(zoned));
-    let of_zones: Vec<EraseBlockAddress> =
-        held.iter().filter(|(held, _)| held.purpose == PURPOSE_ZONE).map(|(_, place)| *place).collect();
+    let device = lead.media().emulated();
+    // A row that a cut tore is programmed, as far as the device goes, and not held.
+    let has_rows = |held: &HeldBlock, place: &EraseBlockAddress| {
+        device.programmed_pages(*place).min(held.written_pages) >= ROWS_MIN * row_pages
+    };
+    let of_zones = held.iter().filter(|(held, place)| held.purpose == PURPOSE_ZONE && has_rows(held, place));
+    let of_zones: Vec<EraseBlockAddress> = of_zones.map(|(_, place)| *place).collect();
     match of_zones.len() {
         0 => None,
         count => Some(of_zones[random.random_range(0..count)]),
     }
 }
 
-/// Loses a page of the first row of a block, if it has further rows. Says whether it did.
+/// Loses a page of the first row of a block, if that is not being erased. Says whether it did.
 pub fn lose(
     device: &mut Device,
     block: EraseBlockAddress,
