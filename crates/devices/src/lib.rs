@@ -21,8 +21,9 @@ mod file_medium;
 
 pub use device::Device;
 pub use diecut_emulator::{
-    Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, OperationKind,
-    Options, Pacing, Profile, ProfileError, Room, RoomSupport, RoomWorker, SyncFile, tell_of_bus_errors,
+    Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, HardRead,
+    OperationKind, Options, Pacing, Profile, ProfileError, Room, RoomSupport, RoomWorker, SyncFile,
+    tell_of_bus_errors,
 };
 pub use error::DeviceError;
 #[cfg(feature = "file-medium")]

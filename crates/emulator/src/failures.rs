@@ -2,7 +2,8 @@
 
 use crate::block::{Block, address_of};
 use crate::command::{CommandState, Kind};
-use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
+use crate::fault::{Fault, FaultPlan, FaultRates, FaultyDie, OperationKind};
+use crate::raw::HardRead;
 use diecut_media::MediaError;
 use diecut_units::{DieAddress, Geometry, Time};
 use rand::{RngExt, SeedableRng};
@@ -17,6 +18,8 @@ pub(crate) struct Failures {
     endurance: Vec<u32>,
     /// Operations begun, by die and [`OperationKind`].
     begun: Vec<[u64; 4]>,
+    /// Reads that were hard, where somebody wants to know: the number of the block, and the read.
+    pub(crate) hard_reads: Option<Vec<(u64, HardRead)>>,
     /// Operations begun on the whole device.
     pub(crate) operations: u64,
     /// For all that happens by chance, torn pages too: one generator, so that one seed gives one run.
@@ -44,6 +47,7 @@ impl Failures {
             faults: plan.faults,
             endurance,
             begun: vec![[0; 4]; dies as usize],
+            hard_reads: None,
             operations: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x9e37_79b9_7f4a_7c15),
         }
@@ -58,6 +62,7 @@ impl Failures {
             faults: self.faults.iter().copied().filter(per_device).collect(),
             endurance: self.endurance.clone(),
             begun: self.begun.clone(),
+            hard_reads: self.hard_reads.as_ref().map(|_| Vec::new()),
             operations: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(self.random.random()),
         }
@@ -66,6 +71,13 @@ impl Failures {
     /// Takes over what some dies have begun.
     pub(crate) fn take_from(&mut self, other: &Failures, dies: std::ops::Range<usize>) {
         self.begun[dies.clone()].copy_from_slice(&other.begun[dies]);
+    }
+
+    /// The next read of a die fails.
+    pub(crate) fn lose_next_read(&mut self, number: usize, die: DieAddress) {
+        let nth = self.begun[number][OperationKind::Read as usize];
+        let die = FaultyDie { channel: die.channel.0, die: die.die.0 };
+        self.add_fault(Fault::Fail { die, kind: OperationKind::Read, nth });
     }
 
     /// Adds something that goes wrong from now on.
@@ -143,8 +155,19 @@ impl Failures {
         if self.has_rates {
             self.begin_by_chance(command, &blocks[command.block as usize], geometry, now);
         }
-        !self.faults.is_empty()
-            && self.begin_by_plan(command, (kind, nth_of_die), nth_of_device, geometry, now)
+        let cut = !self.faults.is_empty()
+            && self.begin_by_plan(command, (kind, nth_of_die), nth_of_device, geometry, now);
+        if let Some(hard_reads) = &mut self.hard_reads
+            && command.kind == Kind::Read
+        {
+            let CommandState { first_iu, iu_count, outcome, .. } = &*command;
+            let (retries, is_lost) = (outcome.retries, outcome.error.is_some());
+            if retries > 0 || is_lost {
+                let read = HardRead { first_iu: *first_iu, iu_count: *iu_count, retries, is_lost };
+                hard_reads.push((command.block, read));
+            }
+        }
+        cut
     }
 
     fn begin_by_plan(

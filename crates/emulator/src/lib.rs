@@ -47,6 +47,7 @@ pub use fault::*;
 pub use mapping::tell_of_bus_errors;
 pub use options::*;
 pub use profile::*;
+pub use raw::HardRead;
 pub use statistics::DieStatistics;
 pub use store::disk::{FileChange, FileChanges, SyncFile};
 pub use store::room::{Room, RoomSupport};

@@ -69,6 +69,10 @@ impl Chunk {
             "I-K3: a chunk ends when nothing is under way"
         );
         let state = if self.state == ChunkState::Offline { ChunkState::Offline } else { ChunkState::Free };
-        std::mem::replace(self, Chunk { state, ..Chunk::default() }).block
+        let error_rate = match mutant!("openchannel: an error rate outlives a reset") {
+            true => self.error_rate,
+            false => ErrorRate::None,
+        };
+        std::mem::replace(self, Chunk { state, error_rate, ..Chunk::default() }).block
     }
 }

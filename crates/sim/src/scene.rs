@@ -5,7 +5,7 @@ use crate::shards::Shards;
 use diecut_devices::Device;
 use diecut_namespace::contract::NamespaceCompletion;
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
-use diecut_shard::drive::{Action, Event};
+use diecut_shard::drive::{Action, ConnectionId, Event};
 use diecut_shard::{Shard, ShardConfig};
 use diecut_units::{Span, Time};
 use rand::RngExt;
@@ -78,8 +78,32 @@ impl Server {
         }
     }
 
+    /// Something comes from outside.
+    pub fn tell(&mut self, event: Event) {
+        let (now, mut actions) = (self.now, Vec::new());
+        self.shards_mut().handle(0, event, now, &mut actions);
+        self.act(actions);
+    }
+
+    /// What it has for a connection, which is sent then.
+    pub fn output_of(&mut self, connection: ConnectionId) -> Option<Vec<u8>> {
+        let outbox = self.shards().outbox(0, connection).filter(|outbox| !outbox.is_empty())?;
+        let mut bytes = vec![0; outbox.len_bytes()];
+        let copied = outbox.copy_to(&mut bytes);
+        bytes.truncate(copied);
+        let (now, mut actions) = (self.now, Vec::new());
+        self.shards_mut().sent(0, connection, copied, now, &mut actions);
+        self.act(actions);
+        Some(bytes)
+    }
+
+    /// Reads that each die of the device did.
+    pub fn reads_of_dies(&self) -> Vec<u64> {
+        self.shards().reads_of_dies()
+    }
+
     /// Goes on to what happens next, and says what was answered; `None` if nothing happens.
-    fn turn(&mut self) -> Option<Vec<NamespaceCompletion>> {
+    pub fn turn(&mut self) -> Option<Vec<NamespaceCompletion>> {
         let next = self.shards().deadline();
         if next == Time::NEVER {
             return None;

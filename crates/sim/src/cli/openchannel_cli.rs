@@ -34,14 +34,22 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
     let [deaths, cuts] = all.restarts;
     say!(
         "open-channel: {seeds} seeds, {failed} failed: {} commands, {} resets, {} chunks closed early, {deaths} deaths of the process, \
-         {cuts} power cuts; of blocks in lists {} were read, {} not, and {} were hard to read; {} writes failed in part",
+         {cuts} power cuts; of blocks in lists {} were read, {} not, and {} were hard to read; {} writes failed in part; \
+         {} entries of the chunk notification log, {} vector reads that were told to be hard, {} that failed; {} sanitizes, {} failed, {} that the \
+         server went amid",
         all.commands,
         all.resets,
         all.early_closes,
         all.listed[0],
         all.listed[1],
         all.strained,
-        all.partly_written
+        all.partly_written,
+        all.entries,
+        all.told[0],
+        all.told[1],
+        all.sanitizes[0],
+        all.sanitizes[1],
+        all.sanitizes[2]
     );
     failed == 0 && (arguments.minutes.is_none() || seeds >= arguments.floor)
 }

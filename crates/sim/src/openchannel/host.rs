@@ -4,7 +4,7 @@ use diecut_namespace::contract::*;
 use diecut_units::{Buffer, BufferMut, TAG_SIZE_BYTES};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a host knows of a chunk.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +87,16 @@ pub struct ChunkHost {
     was_cut: bool,
     /// It looks how chunks are.
     looks: bool,
+    /// Chunks that were reset since this was asked last.
+    pub ended: Vec<u32>,
+    /// All chunks were erased: what it looks at next is free or offline.
+    was_erased: bool,
+    /// Every word that it ever wrote.
+    words: BTreeSet<u64>,
 }
+
+/// In front of each word, so that it is told from others on the medium.
+const MARK: u64 = 0x5a << 56;
 
 impl ChunkHost {
     pub fn new(namespace: NamespaceId, shape: ChunkShape, is_worn: bool) -> ChunkHost {
@@ -106,6 +115,9 @@ impl ChunkHost {
             next: 0,
             was_cut: false,
             looks: false,
+            ended: Vec::new(),
+            was_erased: false,
+            words: BTreeSet::new(),
         }
     }
 
@@ -172,11 +184,12 @@ impl ChunkHost {
                 let words: Vec<u64> = (written..written + rows * unit)
                     .map(|iu| {
                         self.next += 1;
-                        u64::from(chunk) << 48 | u64::from(iu) << 28 | (self.next & 0xfff_ffff)
+                        MARK | u64::from(chunk) << 48 | u64::from(iu) << 28 | (self.next & 0xfff_ffff)
                     })
                     .collect();
                 let data =
                     Buffer::copy_from(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
+                self.words.extend(&words);
                 let place = &mut self.chunks[chunk as usize];
                 place.words.extend(&words);
                 place.under_way += 1;
@@ -206,6 +219,7 @@ impl ChunkHost {
             82..92 if of.under_way == 0 && !of.is_offline && !of.is_doubtful => {
                 let place = &mut self.chunks[chunk as usize];
                 (place.resets, place.under_way) = (true, 1);
+                self.ended.push(chunk);
                 let lbas = LbaList::run(self.lba(chunk, 0), 1);
                 let token = self.token(Request::Reset { chunk });
                 Some((token, NamespaceOperation::Chunk(ChunkRequest::Reset { lbas })))
@@ -303,6 +317,39 @@ impl ChunkHost {
         let told = if count > 64 { 0 } else { count };
         (0..told / unit).take_while(|row| !(0..unit).any(|at| failed.has(row * unit + at))).count() as u32
             * unit
+    }
+
+    /// A run of a chunk that can be read, of 64 blocks at most, and what is written there.
+    pub fn run(&self, random: &mut Xoshiro256PlusPlus) -> Option<((u32, u32, u32), Vec<u64>)> {
+        let chunk = random.random_range(0..self.chunks.len());
+        let readable = self.readable(&self.chunks[chunk]);
+        if readable == 0 {
+            return None;
+        }
+        let first = random.random_range(0..readable);
+        let count = random.random_range(1..=(readable - first).min(64));
+        let words = self.chunks[chunk].words[first as usize..(first + count) as usize].to_vec();
+        Some(((chunk as u32, first, count), words))
+    }
+
+    /// Blocks of a run that lie in the same program units as some blocks of a chunk: a bit for each.
+    pub fn bits_of_rows(&self, (_, first, count): (u32, u32, u32), read: std::ops::Range<u32>) -> u64 {
+        let row = |block: u32| block / self.shape.unit_ius;
+        let rows = row(read.start)..=row(read.end - 1);
+        (0..count).filter(|at| rows.contains(&row(first + at))).fold(0, |bits, at| bits | 1 << at)
+    }
+
+    /// All chunks are being erased.
+    pub fn begin_erasing(&mut self) {
+        for chunk in &mut self.chunks {
+            (chunk.resets, chunk.is_doubtful) = (true, true);
+        }
+        self.was_erased = true;
+    }
+
+    /// Whether it wrote this.
+    pub fn wrote(&self, word: u64) -> bool {
+        word >> 56 == MARK >> 56 && self.words.contains(&word)
     }
 
     /// Reads of everything that can be read.
@@ -444,6 +491,13 @@ impl ChunkHost {
                 if found.len() != self.chunks.len() {
                     return Err(format!("{} chunks are reported of {}", found.len(), self.chunks.len()));
                 }
+                let is_empty = |one: &&ChunkView| {
+                    matches!(one.state, ChunkState::Free | ChunkState::Offline) && one.written == 0
+                };
+                if let Some(left) = found.iter().find(|one| self.was_erased && !is_empty(one)) {
+                    return Err(format!("all chunks were erased, and one is {left:?}"));
+                }
+                self.was_erased = false;
                 for (chunk, found) in (0..).zip(&found) {
                     self.compare(chunk, found)?;
                 }

@@ -8,7 +8,7 @@ use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::openchannel::{ChunkDescriptor, chunk_state};
 use diecut_nvme::tcp::flag;
 use diecut_nvme::{Status, SubmissionEntry};
-use diecut_units::{Buffer, mark};
+use diecut_units::{Buffer, mark, mutant};
 use zerocopy::IntoBytes;
 
 const DESCRIPTOR_BYTES: u64 = ChunkDescriptor::SIZE_BYTES as u64;
@@ -69,7 +69,8 @@ pub(crate) fn answer_strained(
     let data = data.expect("I-T7: a read that succeeded has data");
     let number = connection.association.expect("I-T11: a live connection has an association");
     let log = &shared.associations.kept(number).events.chunks;
-    if !is_of_chunks(entry.opcode) || !log.tells_high_ecc(entry.nsid.get()) {
+    let is_asked = log.tells_high_ecc(entry.nsid.get()) || mutant!("nvmf: high ECC is told to all");
+    if !is_of_chunks(entry.opcode) || !is_asked {
         return connection.answer_with_data(command_id, data, held_bytes);
     }
     mark!("nvmf: a vector read says that data is hard to read");
