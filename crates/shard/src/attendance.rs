@@ -5,7 +5,7 @@ use crate::inquiry::Inquiry;
 use crate::orders::Orders;
 use crate::peer::{Answer, Order, StepAnswer, WearReport};
 use crate::step::Step;
-use diecut_units::mark;
+use diecut_units::{mark, mutant};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An order that a shard has not answered.
@@ -137,7 +137,8 @@ pub(crate) fn answer_for(number: u64, shard: u16, sent: Sent, orders: &mut Order
     let answer = match sent {
         Sent::Step { can_be_refused } => {
             mark!("shard: step of a shard that failed");
-            let refusal = can_be_refused.then(|| is_lost(shard));
+            let is_refused = can_be_refused && !mutant!("shard: steps that a shard lost are taken for done");
+            let refusal = is_refused.then(|| is_lost(shard));
             Answer::Step(Box::new(StepAnswer { refusal, ..StepAnswer::default() }))
         }
         // Nothing is exchanged before it is known.

@@ -52,7 +52,11 @@ pub(crate) fn fell<M: Divide>(
     attendance.absent.insert(shard.0, Absence { media, ..Absence::default() });
     for (number, sent) in lost {
         match sent {
-            Sent::Step { .. } | Sent::Wear => answer_for(number, shard.0, sent, &mut here.placement.orders),
+            Sent::Step { .. } | Sent::Wear => {
+                if !mutant!("shard: steps that a shard lost are answered by nobody") {
+                    answer_for(number, shard.0, sent, &mut here.placement.orders)
+                }
+            }
             Sent::Find(inquiry) => {
                 let absence = here.placement.attendance.absent.get_mut(&shard.0).expect("just put there");
                 absence.questions.push((number, inquiry));

@@ -508,6 +508,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("shard: hosts do not read of panics of other shards", "crates/shard/tests/fallen.rs", "hosts of seeds do not ask for panics"),
     ("shard: what came before a shard served is forgotten", "crates/shard/tests/fallen.rs", "hosts of seeds that nobody answers come again"),
     ("shard: exchanges that ended with a shard that failed are waited for", "crates/sim/tests/alone.rs", "shards of most seeds do not fail, and an exchange seldom ends in the turn of a failure"),
+    ("shard: steps that a shard lost are taken for done", "crates/sim/tests/alone.rs", "shards of most seeds do not fail, and an administrator seldom asks for something then"),
+    ("shard: steps that a shard lost are answered by nobody", "crates/sim/tests/alone.rs", "as the one before"),
     ("nvmf: a sanitize is gone on with by all shards", "crates/shard/tests/sanitize.rs", "a server of a seed seldom goes again while it erases what it erased before"),
     ("shard: data of chunks are not seen", "crates/shard/tests/sanitize.rs", "needs a server that goes between a write and the catalog's record of it"),
     ("openchannel: what is offline is not cleared", "crates/shard/tests/sanitize.rs", "needs a die that does not answer"),

@@ -324,10 +324,7 @@ fn a_shard_that_fails_begins_again_and_its_neighbour_notices_nothing() {
     assert_eq!(rig.read(3), 1);
 }
 
-/// Goal: what administrators ask of a shard that fails meanwhile is refused and not done, or done; the first shard's account is true, and what
-/// was refused can be asked again. Method: requests of each kind, each with a failure at another moment after it.
-#[test]
-fn requests_under_way_end_when_a_shard_fails() {
+fn requests_of_a_shard_that_fails() {
     let volume = |name: &str| VolumeSpec {
         name: name.to_owned(),
         vssd: "vssd-b".to_owned(),
@@ -380,6 +377,13 @@ fn requests_under_way_end_when_a_shard_fails() {
         }
     }
     assert!(refused >= 3 && done >= 10, "{refused} refused, {done} done");
+}
+
+/// Goal: what administrators ask of a shard that fails meanwhile is refused and not done, or done; the first shard's account is true, and what
+/// was refused can be asked again. Method: requests of each kind, each with a failure at another moment after it.
+#[test]
+fn requests_under_way_end_when_a_shard_fails() {
+    requests_of_a_shard_that_fails();
 }
 
 /// Goal: a question that waited for a shard and was sent to it again is answered, though the shard fails once more before it answers. Method: it
@@ -549,14 +553,24 @@ fn the_catalog_is_written_beside_a_failure_in_any_turn() {
     catalog_on_a_shard_that_fails();
 }
 
-/// The test of exchanges fails where a bug is planted.
+/// The tests of this page fail where a bug is planted.
 #[test]
 #[cfg(feature = "mutants")]
-fn a_planted_bug_of_exchanges_is_noticed() {
+fn planted_bugs_are_noticed() {
     use diecut_units::marks::{mutant_reached_count, plant_mutant};
-    assert!(plant_mutant(Some("shard: exchanges that ended with a shard that failed are waited for")));
-    let noticed = catch_unwind(exchanges_of_a_shard_that_fails).is_err();
-    let reached = mutant_reached_count();
-    plant_mutant(None);
-    assert!(reached > 0 && noticed, "reached {reached} times");
+    let planted: [(&str, fn()); 3] = [
+        (
+            "shard: exchanges that ended with a shard that failed are waited for",
+            exchanges_of_a_shard_that_fails,
+        ),
+        ("shard: steps that a shard lost are taken for done", requests_of_a_shard_that_fails),
+        ("shard: steps that a shard lost are answered by nobody", requests_of_a_shard_that_fails),
+    ];
+    for (name, test) in planted {
+        assert!(plant_mutant(Some(name)), "{name}");
+        let noticed = catch_unwind(test).is_err();
+        let reached = mutant_reached_count();
+        plant_mutant(None);
+        assert!(reached > 0 && noticed, "{name}: reached {reached} times, noticed: {noticed}");
+    }
 }
