@@ -226,6 +226,12 @@ impl Writer {
         self.programs.remove(place);
         chunk.under_way -= 1;
         ended(Ended::of(operation, answer, at, lent.shape.unit_ius));
+        // Those that failed before and were to go to another block have none to go to now.
+        for place in std::mem::take(&mut chunk.failed) {
+            chunk.under_way -= 1;
+            let Program { operation, at, .. } = self.programs.remove(place);
+            ended(Ended::of(operation, refused(ChunkRefusal::Offline), at, lent.shape.unit_ius));
+        }
     }
 
     /// All programs of a chunk that holds nothing failed: its block goes, and another one takes them.

@@ -667,6 +667,38 @@ fn read_what_went_astray() {
     assert_eq!(blank, [false, true, false]);
 }
 
+/// Goal: a program that failed in an empty chunk is answered even if the die goes before the chunk has another block. Method: two writes, the
+/// first one fails, and the second one finds the die gone.
+#[test]
+fn a_write_is_answered_although_the_die_goes() {
+    let mut world = World::new(5);
+    world.open();
+    let mut out = Vec::new();
+    for row in 0..2 {
+        let first = world.definition.shape.lba(ChunkIndex(1), row * UNIT_IUS);
+        let data = world.payload(&[9; UNIT_IUS as usize]);
+        let operation = ChunkOperation::Write { lbas: LbaList::run(first, UNIT_IUS), data };
+        let command = ChunkCommand { token: ChunkToken(row.into()), operation };
+        world.store.as_mut().expect("open").submit(command, &mut world.space, &mut out);
+    }
+    world.space.fail_next_append = true;
+    let mut programs = 0;
+    while let Some(mut completion) = world.space.step(&mut world.random) {
+        if completion.result.is_err() {
+            programs += 1;
+            if programs == 2 {
+                completion.result = Err(diecut_vssd::SpaceError::UnitOffline { unit: 0 });
+            }
+        }
+        world.store.as_mut().expect("open").complete(completion, &mut world.space, &mut out);
+    }
+    let mut tokens: Vec<u64> = out.iter().map(|answer| answer.token.0).collect();
+    tokens.sort_unstable();
+    assert_eq!((programs, tokens), (2, vec![0, 1]), "each write is answered");
+    let offline = ChunkError::Refused(ChunkRefusal::Offline);
+    assert!(out.iter().all(|answer| answer.result.as_ref().err() == Some(&offline)), "{out:?}");
+}
+
 /// Goal: a block that cannot be read keeps the others of its list from nothing. Method: a row that is unreadable, among blocks of two chunks.
 #[test]
 fn a_list_with_a_lost_block_brings_the_others() {
