@@ -12,6 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// Commands that the kernel has at once; others wait here.
 const ENTRIES: u32 = 256;
+/// Commands that are given to the kernel with one call. More would cost fewer calls, and let the drive wait for its first one.
+const TOGETHER_MAX: usize = 8;
 /// Memory that a drive transfers to and from begins at a multiple of this. Drives ask for less, or for this.
 const ALIGNMENT_BYTES: usize = 512;
 /// The file, as the ring knows it.
@@ -37,8 +39,8 @@ pub struct DriveRing {
     under_way: Slab<UnderWay>,
     /// Of what the kernel has no room for.
     waiting: VecDeque<Intent>,
-    /// Given to the kernel with the next [`DriveRing::submit`].
-    unsubmitted: bool,
+    /// Commands that the kernel has not been told of.
+    unsubmitted: usize,
     /// Aligned memory for bytes that are not.
     pool: BufferPool,
     /// Lists of parts that were used.
@@ -107,7 +109,7 @@ impl DriveRing {
             _file: file,
             under_way: Slab::new(),
             waiting: VecDeque::new(),
-            unsubmitted: false,
+            unsubmitted: 0,
             pool: BufferPool::new(),
             lists: Vec::new(),
         })
@@ -118,7 +120,7 @@ impl DriveRing {
         self.under_way.is_empty() && self.waiting.is_empty()
     }
 
-    /// Takes an intent. The kernel has it after the next [`DriveRing::submit`].
+    /// Takes an intent. The kernel has it after the next [`DriveRing::submit`], or before.
     pub fn push(&mut self, intent: Intent) {
         if self.under_way.len() >= ENTRIES as usize || !self.waiting.is_empty() {
             return self.waiting.push_back(intent);
@@ -166,12 +168,15 @@ impl DriveRing {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0).expect("a ring that was made takes what it is given");
         }
-        self.unsubmitted = true;
+        self.unsubmitted += 1;
+        if self.unsubmitted >= TOGETHER_MAX {
+            self.submit();
+        }
     }
 
     /// Tells the kernel of all that was taken. Whether that was a system call.
     pub fn submit(&mut self) -> bool {
-        if !std::mem::take(&mut self.unsubmitted) {
+        if std::mem::take(&mut self.unsubmitted) == 0 {
             return false;
         }
         self.enter(0).expect("a ring that was made takes what it is given");
@@ -214,7 +219,7 @@ impl DriveRing {
     /// nothing else to wait for.
     pub fn submit_and_wait(&mut self) {
         if !self.under_way.is_empty() {
-            self.unsubmitted = false;
+            self.unsubmitted = 0;
             self.enter(1).expect("a ring that was made can be waited for");
         }
     }
