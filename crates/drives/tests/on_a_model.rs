@@ -305,3 +305,37 @@ fn lanes_go_from_part_to_part() {
     assert_eq!(medium.drive.statistics().discards, 1, "the discard went along");
     assert!(rest.next_event() < Time::NEVER, "the other one stayed");
 }
+
+/// Goal: a program that a drive carries out after a flush failed is not acknowledged: the failed flush may have taken it along. Method: the
+/// drive answers the flush first.
+#[test]
+fn a_program_that_ends_after_a_failed_flush_fails() {
+    let OnDrive { mut medium, mut intents, .. } = OnDrive::new(1);
+    let (block, mut completions) = (block(1, 2), Vec::new());
+    medium.submit(Command { token: MediaToken(1), operation: Operation::Erase { block } }, Time::ZERO);
+    let operation = conformance::program_of(&medium, block, 0, 1, 1);
+    medium.submit(Command { token: MediaToken(2), operation }, Time::ZERO);
+    medium.flush(MediaToken(3), Time::ZERO);
+    medium.take_intents(&mut intents);
+    assert_eq!(intents.len(), 2, "a write and a flush");
+    for intent in intents.drain(..).rev() {
+        let is_flush = matches!(intent.work, IntentWork::Sync);
+        let result = if is_flush { Err(IntentError::Failed) } else { Ok(()) };
+        medium.intent_done(IntentDone { token: intent.token, buffer: None, result }, Time::ZERO);
+    }
+    medium.advance(Time::ZERO, &mut completions);
+    let results: Vec<_> =
+        completions.iter().map(|completion| (completion.token.0, completion.result)).collect();
+    let late = Err(MediaError::DieOffline { block });
+    assert_eq!(results, [(1, Ok(())), (3, Err(MediaError::FlushFailed)), (2, late)]);
+}
+
+/// Goal: a part that is made of a drive that is gone asks it for nothing more.
+#[test]
+fn a_part_of_a_drive_that_is_gone_is_gone() {
+    let (mut medium, mut now) = (OnDrive::new(1), Time::ZERO);
+    erase(&mut medium, &mut now, block(0, 0));
+    medium.drive.faults_mut().is_gone = true;
+    assert!(program(&mut medium, &mut now, block(0, 0), 0).is_err());
+    assert!(medium.medium.is_gone() && medium.medium.empty_part().is_gone());
+}

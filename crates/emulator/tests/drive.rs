@@ -216,3 +216,16 @@ fn a_seed_is_a_run() {
     assert_eq!(run(5), run(5));
     assert_ne!(run(5).2, run(6).2);
 }
+
+#[test]
+fn a_cut_keeps_some_of_what_was_under_way() {
+    let left: BTreeSet<u8> = (0..40)
+        .map(|seed| {
+            let mut host = Host::new(seed);
+            host.ask(write_of(0, 7, 1));
+            host.drive.cut();
+            host.drive.durable(0, 1)[0]
+        })
+        .collect();
+    assert_eq!(left, BTreeSet::from([0, 7]), "a write without an answer is there or not");
+}

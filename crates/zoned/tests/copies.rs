@@ -290,6 +290,11 @@ fn a_copy_within_a_die_that_fails_is_programmed() {
         copy(&mut world, &[(24, 48)], second + u64::from(after)).expect("at the write pointer");
         world.until(|world, _| world.space.is_idle());
         assert!(!world.space.fail_next_append);
+        assert_eq!(
+            world.space.copied_units,
+            u64::from(after + 48) / UNIT_IUS,
+            "the next try is of what was staged"
+        );
         let all = (0..u64::from(after)).chain(24..72).map(content).collect::<Vec<_>>();
         assert_eq!(read(&mut world, second, after + 48), all);
         world.store = None;
