@@ -2,12 +2,19 @@
 //! what runs, and at the end a table of what each took.
 #![expect(clippy::disallowed_methods, reason = "stages are timed")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 /// The variable by which tests know that none may be left out (`diecut_testing::needs`).
 const NONE_LEFT_OUT: &str = "DIECUT_TEST_ALL";
+
+/// By which tests know that loops of seeds go as far as in a night (`diecut_testing::depth`).
+const DEEP: &str = "DIECUT_TEST_DEEP";
+
+/// The programs of all tests, and with them the simulator. One build for all of them: `-p diecut-sim` has other features of what it
+/// needs, and builds every room again.
+const TESTS: &str = "cargo test --workspace --features diecut-sim/marks,diecut-sim/mutants";
 
 /// What a stage does.
 enum Work {
@@ -19,8 +26,10 @@ enum Work {
     Book,
     /// A command line, words separated by blanks.
     Run(&'static str),
-    /// As `Run`, for tests of which none may be left out: what the machine lacks makes its tests fail.
-    RunTests(&'static str),
+    /// All tests, of which none may be left out: what the machine lacks makes its tests fail. Deep ones take their time.
+    Tests { are_deep: bool },
+    /// The simulator with marks and planted bugs, with these arguments, as the tests built it.
+    Simulate(&'static str),
     /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
     Fuzz(u32, Option<u32>),
     /// As `Run`, for a line that is put together.
@@ -31,62 +40,23 @@ enum Work {
 static STAGES: [(&str, Work); 17] = [
     ("check", Work::Check),
     ("book", Work::Book),
-    ("unit and model tests", Work::RunTests("cargo test --workspace --no-fail-fast")),
+    ("unit and model tests", Work::Tests { are_deep: false }),
     ("interleavings", Work::Interleavings),
-    (
-        "whole stack",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --minutes 4 --floor 300 --complete",
-        ),
-    ),
+    ("whole stack", Work::Simulate("--system stack --seeds 0..1000 --minutes 4 --floor 300 --complete")),
     (
         "no protected memory",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..330 --minutes 1 --floor 60",
-        ),
+        Work::Simulate("--system stack --no-protected-memory --seeds 0..330 --minutes 1 --floor 60"),
     ),
-    (
-        "zones",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system zones --seeds 0..400 --minutes 1 --floor 60",
-        ),
-    ),
-    (
-        "open-channel",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system open-channel --seeds 0..1000 --minutes 1 --floor 200",
-        ),
-    ),
+    ("zones", Work::Simulate("--system zones --seeds 0..400 --minutes 1 --floor 60")),
+    ("open-channel", Work::Simulate("--system open-channel --seeds 0..1000 --minutes 1 --floor 200")),
     (
         "exchanges for even wear",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..400 --minutes 1 --floor 60",
-        ),
+        Work::Simulate("--system stack --exchanges --seeds 0..400 --minutes 1 --floor 60"),
     ),
-    (
-        "placement handles",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --placement --seeds 0..300 --minutes 1 --floor 40",
-        ),
-    ),
-    (
-        "QoS sets",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --qos-sets --seeds 0..60 --minutes 1 --floor 20",
-        ),
-    ),
-    (
-        "a cut at every operation",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --every-cut --seeds 1..8 --ops 3",
-        ),
-    ),
-    (
-        "planted bugs",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..400",
-        ),
-    ),
+    ("placement handles", Work::Simulate("--system stack --placement --seeds 0..300 --minutes 1 --floor 40")),
+    ("QoS sets", Work::Simulate("--system stack --qos-sets --seeds 0..60 --minutes 1 --floor 20")),
+    ("a cut at every operation", Work::Simulate("--system stack --every-cut --seeds 1..5 --ops 3")),
+    ("planted bugs", Work::Simulate("--system stack --mutants --seeds 0..400")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(5, Some(1))),
     ("real hosts", Work::Run("tests/hosts/run.sh --brief")),
@@ -137,7 +107,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 9] {
+    fn stages(&self) -> [(&'static str, Work); 11] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -151,6 +121,15 @@ impl Night {
             ("QoS sets, long", seeds("stack --qos-sets")),
             ("zones, long", seeds("zones")),
             ("open-channel, long", seeds("open-channel")),
+            (
+                "a cut at every operation, long",
+                Work::RunOwned(format!(
+                    "cargo run --release --quiet -p diecut-sim -- --system stack --every-cut --seeds {}..{} --ops 3",
+                    self.first_seed,
+                    self.first_seed + self.seeds.div_ceil(100)
+                )),
+            ),
+            ("unit and model tests, deep", Work::Tests { are_deep: true }),
             ("real hosts, all", Work::Run("tests/hosts/run.sh")),
             ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
         ]
@@ -168,7 +147,12 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
             Work::Interleavings => crate::interleavings::run(root),
             Work::Book => crate::book::build(root),
             Work::Run(line) => run(root, line, &[]),
-            Work::RunTests(line) => run(root, line, &[(NONE_LEFT_OUT, "1")]),
+            Work::Tests { are_deep } => {
+                let deep = are_deep.then_some((DEEP, "1"));
+                let environment: Vec<_> = [(NONE_LEFT_OUT, "1")].into_iter().chain(deep).collect();
+                run(root, &format!("{TESTS} --no-fail-fast"), &environment)
+            }
+            Work::Simulate(arguments) => simulate(root, arguments),
             Work::RunOwned(line) => run(root, line, &[]),
             Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),
         };
@@ -179,9 +163,9 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
         }
         rows.push((*name, outcome.is_ok(), started.elapsed().as_secs_f64() / 60.0));
     }
-    println!("\n{:<24} {:>8} {:>8}", "stage", "result", "minutes");
+    println!("\n{:<30} {:>8} {:>8}", "stage", "result", "minutes");
     for (name, passed, minutes) in &rows {
-        println!("{name:<24} {:>8} {minutes:>8.1}", if *passed { "ok" } else { "FAILED" });
+        println!("{name:<30} {:>8} {minutes:>8.1}", if *passed { "ok" } else { "FAILED" });
     }
     let failed: Vec<_> = rows.iter().filter(|(_, passed, _)| !passed).collect();
     // Alone on the last line, whichever way it went.
@@ -192,6 +176,14 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
         let names = failed.iter().map(|(name, _, _)| format!("ci: stage {name} failed"));
         Err(names.chain([counts]).collect())
     }
+}
+
+/// Runs the simulator that the tests built. Where they are built already, asking for it again takes a second.
+fn simulate(root: &Path, arguments: &str) -> Result<String, Vec<String>> {
+    run(root, &format!("{TESTS} --no-run --quiet"), &[])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let program = target.join("debug/diecut-sim");
+    run(root, &format!("{} {arguments}", program.display()), &[])
 }
 
 fn run(root: &Path, line: &str, environment: &[(&str, &str)]) -> Result<String, Vec<String>> {
@@ -215,7 +207,10 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, unprotected, exchanges, placement, qos_sets, zones, chunks, hosts, fuzz] = night.stages();
+        let [stack, unprotected, exchanges, placement, qos_sets, zones, chunks, cuts, tests, hosts, fuzz] =
+            night.stages();
+        assert!(matches!(cuts.1, Work::RunOwned(line) if line.ends_with("--every-cut --seeds 7..8 --ops 3")));
+        assert!(matches!(tests.1, Work::Tests { are_deep: true }));
         assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(

@@ -7,6 +7,7 @@ use diecut_api::setup::Setup;
 use diecut_daemon::serve::{ServeOptions, serve};
 use diecut_hostile::{Attack, Plan, run};
 use diecut_nvme::QualifiedName;
+use diecut_testing::depth::depth;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -75,7 +76,7 @@ fn a_server_under_attack_keeps_to_its_memory_and_serves_the_others() {
         attacked: name("attacked"),
         attacks: Attack::ALL.to_vec(),
         connections: 256,
-        window: Duration::from_millis(700),
+        window: Duration::from_millis(depth(350, 700)),
         windows: 3,
         patience: Duration::from_secs(60),
     };

@@ -2,8 +2,7 @@
 //! and all of it again after a death of the server and after a power cut. Method: shards in virtual time, and the library for hosts over
 //! real queue pairs; what it is answered is compared with what it wrote. Set-ups that cannot be are refused with what is wrong.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, subsystem, volume, vssd};
 use diecut_emulator::{
     Backing, Device, Fault, FaultPlan, FaultRates, FaultyDie, OperationKind, Options, Profile,
 };
@@ -14,7 +13,6 @@ use diecut_shard::control::*;
 use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
 use diecut_units::Time;
 use diecut_vssd::VssdId;
-use herd::{Herd, Host, device, subsystem, volume, vssd};
 
 /// Logical blocks of a program unit, and of a chunk, of the device.
 const UNIT: u32 = 8;

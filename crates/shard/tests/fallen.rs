@@ -1,8 +1,7 @@
 //! Goal: when a shard that is not the first one fails, what its tenants had attached comes back, and hosts of all shards read of it. Method:
 //! several shards in virtual time, applications at erase blocks and hosts over NVMe/TCP on each, and a shard that fails between two turns.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, device_with, vssd};
 use diecut_blockspace::session::{Answer as BlockAnswer, Command as BlockCommand};
 use diecut_blockspace::wire::{NAME_SIZE_BYTES, Opcode, Status, Submission, encode_name};
 use diecut_emulator::Backing;
@@ -15,7 +14,6 @@ use diecut_spec::{Isolation, Serves};
 use diecut_testing::planted;
 use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
 use diecut_vssd::LogicalBlock;
-use herd::{Herd, Host, device, device_with, vssd};
 use zerocopy::FromBytes;
 
 /// IUs of an append.

@@ -1,8 +1,7 @@
 //! Goal: what hosts write with different placement handles lies in different reclaim units, what they are told of it is so, and a set-up that
 //! cannot be is refused with the field that is wrong. Method: shards in virtual time, a host over NVMe/TCP that asks as nvme-cli does.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, subsystem, volume, vssd};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::fdp::*;
 use diecut_nvme::feature::{SetFeatures, fid};
@@ -13,7 +12,6 @@ use diecut_shard::control::*;
 use diecut_spec::{Amount, Isolation, PlacementIsolation, ReclaimGroups, Sharing, Size};
 use diecut_units::{Buffer, Span, Time};
 use diecut_vssd::VssdId;
-use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
 
 /// A tenant whose vSSD has three handles, and whose volume has these of them.

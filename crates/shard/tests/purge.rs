@@ -2,8 +2,7 @@
 //! device that keeps what may be forgotten; each write has a tag of its own, and all tags that lie anywhere are compared with those that
 //! may.
 
-mod herd;
-
+use crate::herd::{Herd, device, vssd};
 use diecut_emulator::{Backing, Device, Fault, FaultyDie, OperationKind, Options, Pacing, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::*;
@@ -12,7 +11,6 @@ use diecut_shard::control::{ControlRequest, ControlResponse, TenantSpec, VolumeS
 use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::VssdId;
-use herd::{Herd, device, vssd};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every tag that was ever written begins with this.

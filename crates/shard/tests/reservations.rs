@@ -2,15 +2,13 @@
 //! durable; and what takes a namespace away takes its reservation along. Method: shards in virtual time, two hosts over NVMe/TCP, power cuts
 //! at random moments.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, subsystem};
 use diecut_nvme::feature::fid;
 use diecut_nvme::reservation::*;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_shard::control::*;
 use diecut_spec::{Isolation, SubsystemSpec};
 use diecut_units::{Buffer, Span, Time};
-use herd::{Herd, Host, device, subsystem};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A host of tenant `a`, whose identifier is `id`, and its key.

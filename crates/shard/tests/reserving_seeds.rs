@@ -3,19 +3,16 @@
 //! with three hosts that register, acquire, preempt, release and clear, read and write at the same time, on one to three shards, with deaths of
 //! the process and power cuts; and an oracle with a table of its own, which knows which answers can be.
 
-mod herd;
-mod reserving;
-
+use crate::herd::{Herd, Host, device};
+use crate::reserving::table::{Answer, Request};
+use crate::reserving::wire::{answer_of, entry_of};
+use crate::reserving::worlds::Worlds;
 use diecut_initiator::Token;
 use diecut_nvme::reservation::{PREEMPT, PREEMPT_AND_ABORT};
 use diecut_shard::control::ControlRequest;
 use diecut_spec::Isolation;
 use diecut_testing::{Random, planted};
 use diecut_units::{Buffer, Time};
-use herd::{Herd, Host, device};
-use reserving::table::{Answer, Request};
-use reserving::wire::{answer_of, entry_of};
-use reserving::worlds::Worlds;
 
 const HOSTS: u8 = 3;
 /// Keys that hosts choose from, some of them the same.

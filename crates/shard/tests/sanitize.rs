@@ -2,8 +2,7 @@
 //! and its result afterwards, hosts of others find what they wrote, and administrators take nothing away meanwhile. Method: shards in virtual
 //! time, hosts over NVMe/TCP, power cuts at random moments.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, subsystem, volume, vssd};
 use diecut_emulator::{Device, Fault, FaultyDie};
 use diecut_initiator::openchannel::{OpenChannel, Request};
 use diecut_media::Media;
@@ -17,7 +16,6 @@ use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
 use diecut_testing::planted;
 use diecut_units::{Buffer, Time};
 use diecut_vssd::VssdId;
-use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
 
 /// Blocks that hosts write.

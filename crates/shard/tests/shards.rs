@@ -2,8 +2,7 @@
 //! served. Method: shards over one device in virtual time (`herd`), with hosts that know what they were promised, messages in an order that
 //! a seed chooses, deaths of the process, and other numbers of shards after them.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, device_with, subsystem, volume, vssd};
 use diecut_blockspace::session::Command as BlockCommand;
 use diecut_blockspace::wire::{Opcode, Status, Submission};
 use diecut_emulator::Backing;
@@ -12,7 +11,6 @@ use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Drive, Event};
 use diecut_spec::{Isolation, Serves, Sharing, Size};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
 use diecut_vssd::LogicalBlock;
-use herd::{Herd, Host, device, device_with, subsystem, volume, vssd};
 use std::collections::BTreeMap;
 
 const TENANTS: [(&str, Isolation, u32); 4] = [

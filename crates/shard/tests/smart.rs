@@ -1,15 +1,13 @@
 //! Goal: what a host reads of its media's health is so: starts and cuts, what it read and wrote, how much of the life and of the reserve is
 //! used. Method: shards in virtual time, hosts over NVMe/TCP, deaths and cuts between lives.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device};
 use diecut_nvme::SubmissionEntry;
 use diecut_nvme::identify::{IdentifyNamespace, NSFEAT_THIN};
 use diecut_nvme::log_page::{SmartLog, lid};
 use diecut_nvme::opcode::admin;
 use diecut_spec::Isolation;
 use diecut_units::Time;
-use herd::{Herd, Host, device};
 use zerocopy::FromBytes;
 
 fn run(herd: &mut Herd, host: &mut Host, commands: u64) {

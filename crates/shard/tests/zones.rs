@@ -1,8 +1,7 @@
 //! Goal: a host hears of a zone that its medium cannot write to any more. Method: a shard in virtual time, a die that does not answer from some
 //! moment on, and a host over NVMe/TCP that reads the changed zone list.
 
-mod herd;
-
+use crate::herd::{Herd, Host, device, subsystem, volume, vssd};
 use diecut_emulator::{Fault, FaultyDie};
 use diecut_namespace::contract::*;
 use diecut_nvme::zns::{ChangedZoneList, LID_CHANGED_ZONES};
@@ -11,7 +10,6 @@ use diecut_shard::control::{ControlRequest, TenantSpec, VolumeSpec, VssdSpec};
 use diecut_spec::{Isolation, Serves, ZoneSpec};
 use diecut_units::{Buffer, Span, Time};
 use diecut_vssd::VssdId;
-use herd::{Herd, Host, device, subsystem, volume, vssd};
 use zerocopy::FromBytes;
 
 /// IUs of a zone on one erase block of the device.

@@ -141,6 +141,7 @@ impl Experiment {
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_testing::depth::depth;
 
     #[test]
     fn an_unknown_name_is_answered_with_those_there_are() {
@@ -150,15 +151,18 @@ mod test {
     }
 
     /// Every experiment, small: it runs, has rows and a plot, says everything about itself, and says the same twice.
+    /// In a brief run every third one is asked twice.
     #[test]
     fn the_same_request_writes_the_same_bytes() {
-        for experiment in EXPERIMENTS {
+        for (at, experiment) in EXPERIMENTS.iter().enumerate() {
             let request = Request { seeds: 1, quick: true };
             let mut steps = 0;
             let first = experiment.run(request, &mut |_| steps += 1).unwrap();
-            let second = experiment.run(request, &mut |_| {}).unwrap();
             let files = first.files().unwrap();
-            assert_eq!(files, second.files().unwrap(), "{}", experiment.name);
+            if depth(at.is_multiple_of(3), true) {
+                let second = experiment.run(request, &mut |_| {}).unwrap();
+                assert_eq!(files, second.files().unwrap(), "{}", experiment.name);
+            }
             assert!(steps > 0 && !experiment.differs.is_empty() && !experiment.published.is_empty());
             for table in &first.findings.tables {
                 assert!(!table.rows.is_empty());

@@ -7,12 +7,14 @@ use diecut_sim::generate::{Shape, generate};
 use diecut_sim::guard::cut_at_every_operation;
 use diecut_sim::plan::Action;
 use diecut_sim::systems;
+use diecut_testing::depth::depth;
 
 #[test]
 fn a_power_cut_at_every_operation_is_survived() {
     let factory = systems::factory("stack").expect("a known system");
     let shape = Shape { steps_max: 3, ..systems::shape("stack") };
-    for seed in 1..4 {
+    // The simulator does this with more seeds (`diecut-sim --every-cut`).
+    for seed in 1..depth(2, 4) {
         let plan = generate(seed, &shape);
         let is_change = |change: &Change| !matches!(change, Change::Repair { .. });
         let changes =

@@ -1,4 +1,4 @@
-//! What tests of several rooms need: random numbers, waits, planted bugs that must be noticed, a look at what the machine has, small file
+//! What tests of several rooms need: random numbers, how far to go, waits, planted bugs that must be noticed, a look at what the machine has, small file
 //! systems, and worlds to test in: a pool on an emulated device, a space in memory, a target with a namespace in memory.
 //!
 //! Place in the flow: none. Rooms name it under `[dev-dependencies]` only, which `cargo xtask arrows` checks.
@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod depth;
 #[cfg(feature = "flash")]
 pub mod fake_space;
 pub mod mounted;

@@ -513,19 +513,22 @@ fn what_is_gone_stays_away_as_long_as_its_records_are_there() {
 fn every_planted_bug_of_starts_is_caught() {
     use diecut_units::marks::{mutant_reached_count, plant_mutant};
     std::panic::set_hook(Box::new(|_| {}));
-    let mut missed: Vec<(&str, u64)> = Vec::new();
-    for name in [
+    let names = [
         "volume: deletion not replayed",
         "volume: copies of a deleted volume are left to the next one",
         "volume: empty leaf not recorded",
-    ] {
+    ];
+    // A bug is planted in one thread.
+    let missed = |name: &'static str| {
         assert!(plant_mutant(Some(name)));
         let fails = |of: fn(u64), seed| std::panic::catch_unwind(|| of(seed)).is_err();
-        if !(1..7).any(|seed| fails(empty_a_leaf, seed)) && !(1..600).any(|seed| fails(run, seed)) {
-            missed.push((name, mutant_reached_count()));
-        }
-    }
-    plant_mutant(None);
+        let is_caught = (1..7).any(|seed| fails(empty_a_leaf, seed)) || (1..600).any(|seed| fails(run, seed));
+        (!is_caught).then(|| (name, mutant_reached_count()))
+    };
+    let missed: Vec<(&str, u64)> = std::thread::scope(|scope| {
+        let searches = names.map(|name| scope.spawn(move || missed(name)));
+        searches.into_iter().filter_map(|search| search.join().expect("panics are caught")).collect()
+    });
     let _ = std::panic::take_hook();
     assert!(missed.is_empty(), "not caught (name, times reached): {missed:?}");
 }

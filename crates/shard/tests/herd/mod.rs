@@ -1,8 +1,6 @@
 //! Several shards over one device in virtual time: messages between them, connections that are handed over, hosts with
 //! queue pairs of their own, all in an order that a seed chooses. Every host knows what it was promised.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_initiator::*;
 use diecut_nvme::{QualifiedName, Status as NvmeStatus, SubmissionEntry, opcode};

@@ -1,0 +1,29 @@
+//! All tests of the room in one program. A shard is generic over its medium, and each program that has one compiles all of it again: twelve
+//! programs took seven times as long as this one.
+
+mod chunks;
+mod composition;
+mod delays;
+mod fallen;
+mod herd;
+mod placement;
+mod purge;
+mod reservations;
+mod reserving;
+mod reserving_seeds;
+mod sanitize;
+mod shards;
+mod smart;
+mod zones;
+
+/// Goal: no file of tests is forgotten here, for then nothing runs it. Method: the folder is read.
+#[test]
+fn each_file_of_tests_is_a_module() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let line = format!("\nmod {name};\n");
+        assert!(name == "main" || include_str!("main.rs").contains(&line), "main.rs lacks {name}");
+    }
+}
