@@ -38,6 +38,12 @@ impl Flushes {
         true
     }
 
+    /// A flush of another part of the drive failed. Who waits for the next one here waits for nothing.
+    pub fn give_up(&mut self) -> impl Iterator<Item = MediaToken> + '_ {
+        self.has_failed = true;
+        self.next.drain(..)
+    }
+
     /// The one under way was answered: everyone who waited for it. After a failure also those who wait for the next one.
     pub fn end(&mut self, worked: bool) -> impl Iterator<Item = MediaToken> + '_ {
         self.is_under_way = false;

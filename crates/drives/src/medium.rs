@@ -214,6 +214,16 @@ impl DriveMedium {
         }
     }
 
+    /// What another part of the drive knows to be over is over here, too.
+    fn share_fate(&mut self, other: &DriveMedium) {
+        self.is_gone |= other.is_gone;
+        if other.flushes.has_failed() {
+            let answers =
+                self.flushes.give_up().map(|token| Completion::plain(token, Err(MediaError::FlushFailed)));
+            self.done.extend(answers);
+        }
+    }
+
     fn begin_flush(&mut self) {
         if self.is_gone || self.flushes.has_failed() {
             return self.end_flush(false);
@@ -353,7 +363,7 @@ impl Divide for DriveMedium {
     fn empty_part(&mut self) -> DriveMedium {
         let mut part = DriveMedium::new(self.shape, self.capabilities.volatile_cache, self.can_discard);
         part.lanes.iter_mut().for_each(|lane| *lane = None);
-        part.is_gone = self.is_gone;
+        part.share_fate(self);
         part
     }
 
@@ -370,5 +380,6 @@ impl Divide for DriveMedium {
         let lane = from.lanes[usize::from(channel)].take().expect("the part that gives a lane owns it");
         self.lanes[usize::from(channel)] = Some(lane);
         self.discards.take_lane(&mut from.discards, channel);
+        self.share_fate(from);
     }
 }

@@ -281,6 +281,27 @@ fn an_opened_drive_knows_nothing() {
     assert!(std::panic::catch_unwind(programs).is_err(), "a program without an erase");
 }
 
+/// Goal: what one part of a drive knows to be lost the others learn with its lanes, and with it when they are made.
+#[test]
+fn a_flush_that_failed_goes_along_with_lanes() {
+    let (mut medium, mut now) = (OnDrive::new(9), Time::ZERO);
+    let mut other = medium.medium.empty_part();
+    other.take_channel(&mut medium.medium, 3);
+    medium.drive.faults_mut().flush_failures = 1;
+    erase(&mut medium, &mut now, block(1, 0));
+    assert_eq!(program(&mut medium, &mut now, block(1, 0), 0), Ok(()));
+    assert_eq!(flush(&mut medium, &mut now), Err(MediaError::FlushFailed));
+    let late = medium.medium.empty_part();
+    other.take_channel(&mut medium.medium, 1);
+    for part in [late, other] {
+        medium.medium = part;
+        assert_eq!(flush(&mut medium, &mut now), Err(MediaError::FlushFailed));
+    }
+    let block = block(3, 0);
+    let erased = conformance::execute(&mut medium, &mut now, Operation::Erase { block });
+    assert_eq!(erased.result, Err(MediaError::DieOffline { block }));
+}
+
 /// Goal: a lane that goes to another part is there as it was, with what waits for it.
 #[test]
 fn lanes_go_from_part_to_part() {
