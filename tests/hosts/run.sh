@@ -3,7 +3,8 @@
 #
 #   tests/hosts/run.sh [ARGUMENTS OF diecut-hosts...]
 #
-# DIECUT_HOSTS_SERVER names another server command, DIECUT_HOSTS_ADMINISTER one that administers it. Where QEMU or the
+# DIECUT_HOSTS_SERVER names another server command, DIECUT_HOSTS_ADMINISTER one that administers it.
+# DIECUT_HOSTS_BUILT=1: target/debug/diecut is taken as it is. Where QEMU or the
 # guests' packages cannot be had this says so loudly; with CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -15,7 +16,7 @@ if ! tests/hosts/prepare.sh; then
   exit 0
 fi
 if [ -z "${DIECUT_HOSTS_SERVER:-}" ]; then
-  cargo build --quiet -p diecut-cli
+  [ -n "${DIECUT_HOSTS_BUILT:-}" ] || cargo build --quiet -p diecut-cli
   export DIECUT_HOSTS_SERVER="tests/hosts/serve.sh {port} {folder}"
   export DIECUT_HOSTS_ADMINISTER="tests/hosts/administer.sh {folder}"
 fi

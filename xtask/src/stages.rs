@@ -32,6 +32,8 @@ enum Work {
     Simulate(&'static str),
     /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
     Fuzz(u32, Option<u32>),
+    /// As `Run`, for what takes the programs of this tree as the tests built them.
+    RunBuilt(&'static str),
     /// As `Run`, for a line that is put together.
     RunOwned(String),
 }
@@ -59,9 +61,9 @@ static STAGES: [(&str, Work); 17] = [
     ("planted bugs", Work::Simulate("--system stack --mutants --seeds 0..400")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(5, Some(1))),
-    ("real hosts", Work::Run("tests/hosts/run.sh --brief")),
+    ("real hosts", Work::RunBuilt("tests/hosts/run.sh --brief")),
     // What others wrote and this machine has; says what it has not.
-    ("suites of others", Work::Run("tests/strangers/run.sh --cheap")),
+    ("suites of others", Work::RunBuilt("tests/strangers/run.sh --cheap")),
 ];
 
 /// The stages of `make test`.
@@ -153,6 +155,9 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
                 run(root, &format!("{TESTS} --no-fail-fast"), &environment)
             }
             Work::Simulate(arguments) => simulate(root, arguments),
+            Work::RunBuilt(line) => {
+                run(root, line, &[("DIECUT_HOSTS_BUILT", "1"), ("DIECUT_STRANGERS_BUILT", "1")])
+            }
             Work::RunOwned(line) => run(root, line, &[]),
             Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),
         };

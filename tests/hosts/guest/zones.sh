@@ -90,8 +90,12 @@ check reset-before nvme zns reset-zone "$Z" -a
 check three-blocks write_blocks "$Z" 0 3
 cp /tmp/blocks /tmp/three
 check finish-another sh -c "head -c 4096 /dev/urandom >/tmp/one && nvme write $Z -s 1024 -c 0 -z 4096 -d /tmp/one && nvme zns finish-zone $Z -s 1024"
+# fio first asks for the zones, and no kernel asks again where that question is lost.
+writes_of() { awk '{ print $5 }' "/sys/block/${1##*/}/stat"; }
+has_written() { [ "$(writes_of "$Z")" -gt $(($1 + 300)) ]; }
+before=$(writes_of "$Z")
 zoned_fio --rw=write --do_verify=1 --offset=16m --size=32m --rate_iops=150 >/tmp/across.out 2>&1 & across=$!
-sleep 4
+check fio-is-under-way within 60 has_written "$before"
 echo "EVENT kill-server"
 check death-is-noticed within 30 left_live "$controller"
 check reconnects within 120 state_is "$controller" live

@@ -23,7 +23,9 @@ mod scenario;
 mod server;
 
 use scenario::Kernels;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 fn main() -> ExitCode {
     let options = match options::Options::parse(std::env::args().skip(1)) {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut report = report::Report::default();
+    let mut stories = Vec::new();
     for kernel in &options.kernels {
         for scenario in &options.scenarios {
             let older_too = match scenario.kernels {
@@ -45,10 +47,33 @@ fn main() -> ExitCode {
                 println!("hosts: Linux {kernel}, {}: left to the newest kernel", scenario.name);
                 continue;
             }
-            println!("hosts: Linux {kernel}, {}: {}", scenario.name, scenario.purpose);
-            report.add(scenario::run(&options, kernel, scenario));
+            stories.push((kernel.as_str(), *scenario));
         }
     }
+    let report = tell(&options, &stories);
     report.print();
     if report.all_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs stories, as many at a time as there are lanes.
+fn tell(options: &options::Options, stories: &[(&str, &'static scenario::Scenario)]) -> report::Report {
+    let waiting = Mutex::new(stories.iter().enumerate());
+    let told = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        // A lane lives until the last of its guests and servers is gone: they die with the thread that started them.
+        for _ in 0..options.lanes {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("nobody panics with it").next();
+                    let Some((at, (kernel, scenario))) = next else { break };
+                    println!("hosts: Linux {kernel}, {}: {}", scenario.name, scenario.purpose);
+                    let run = scenario::run(options, kernel, scenario);
+                    told.lock().expect("nobody panics with it").insert(at, run);
+                }
+            });
+        }
+    });
+    let mut report = report::Report::default();
+    told.into_inner().expect("nobody panicked with it").into_values().for_each(|run| report.add(run));
+    report
 }

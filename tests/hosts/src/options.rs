@@ -9,17 +9,21 @@ use crate::server::Launch;
 pub const USAGE: &str = "\
 usage: diecut-hosts [--kernel 6.1|6.12]... [--scenario NAME]... [--server reference|COMMAND]
                     [--administer COMMAND] [--nqn-a NQN] [--nqn-b NQN] [--programs FOLDER]
-                    [--cache FOLDER] [--work FOLDER] [--brief] [--verbose]
+                    [--cache FOLDER] [--work FOLDER] [--lanes COUNT] [--brief] [--verbose]
 
 COMMAND is run by sh; {port} and {folder} in it are replaced by the TCP port on 127.0.0.1 to serve on and
 by a folder that survives restarts of the server. The environment variable DIECUT_HOSTS_SERVER is its default.
 The command of --administer, by default DIECUT_HOSTS_ADMINISTER, is run with what a scenario asks of an administrator
 behind it (see administer.sh); without one, or with the reference server, that is skipped.
 A guest finds what is in the folder of --programs in /programs. Scenarios that need it run when they are named.
+So many guests at a time run as there are lanes: by default 2, or 1 on a machine with one core and with --verbose.
 With --brief, older kernels run what depends on the kernel most. Run tests/hosts/prepare.sh first.";
 
 /// Kernels that prepare.sh fetches.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
+
+/// Lanes that nobody asked for: each guest has a gigabyte of memory.
+const LANES_MAX: usize = 2;
 
 /// Parsed command line.
 pub struct Options {
@@ -45,6 +49,8 @@ pub struct Options {
     pub nqn_b: String,
     /// Folder of programs that guests get.
     pub programs: Option<PathBuf>,
+    /// Scenarios that run at the same time: a guest keeps a core busy for two thirds of its time.
+    pub lanes: usize,
     /// Echo every line of the guest's console.
     pub verbose: bool,
 }
@@ -70,6 +76,7 @@ impl Options {
             nqn_a: "nqn.2026-11.org.diecut:tenant-a".into(),
             nqn_b: "nqn.2026-11.org.diecut:tenant-b".into(),
             programs: None,
+            lanes: 0,
             verbose: false,
         };
         let mut arguments = arguments;
@@ -95,10 +102,20 @@ impl Options {
                 "--programs" => options.programs = Some(value()?.into()),
                 "--cache" => options.cache = value()?.into(),
                 "--work" => options.work = value()?.into(),
+                "--lanes" => {
+                    let count = value()?;
+                    let lanes = count.parse().ok().filter(|lanes| (1..=8).contains(lanes));
+                    options.lanes = lanes.ok_or_else(|| format!("--lanes {count}: from 1 to 8"))?;
+                }
                 "--brief" => options.brief = true,
                 "--verbose" => options.verbose = true,
                 _ => return Err(format!("unknown argument {argument}")),
             }
+        }
+        if options.lanes == 0 {
+            // Lines of two consoles would be mixed.
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+            options.lanes = if options.verbose { 1 } else { cores.min(LANES_MAX) };
         }
         if options.kernels.is_empty() {
             options.kernels = KERNELS.map(String::from).to_vec();

@@ -26,10 +26,15 @@ impl Run {
     /// Records a check and echoes it.
     pub fn record(&mut self, name: &str, problem: Option<String>) {
         match &problem {
-            None => println!("  ok    {name}"),
-            Some(problem) => println!("  FAIL  {name}: {problem}"),
+            None => self.say(&format!("  ok    {name}")),
+            Some(problem) => self.say(&format!("  FAIL  {name}: {problem}")),
         }
         self.checks.push(Check { name: name.to_string(), problem });
+    }
+
+    /// A line for the reader, who sees those of other runs between them.
+    pub fn say(&self, line: &str) {
+        println!("{line}  ({} {})", self.kernel, self.scenario);
     }
 
     fn failed_count(&self) -> usize {

@@ -265,9 +265,9 @@ fn play(
             Console::Quiet => continue,
             // Nothing of it has met the server yet.
             Console::Ended if !booted && boots < BOOTS_MAX => {
-                println!(
+                run.say(&format!(
                     "  ..    the guest's kernel died before it was up (boot {boots} of {BOOTS_MAX}); booting again"
-                );
+                ));
                 boots += 1;
                 guest = boot()?;
                 continue;
@@ -292,7 +292,7 @@ fn play(
                     // Long enough that the host notices and tries in vain at least once.
                     std::thread::sleep(Duration::from_secs(3));
                     server.start()?;
-                    println!("  ..    server killed under load and started again");
+                    run.say("  ..    server killed under load and started again");
                 }
                 "finished 0" => finished = true,
                 _ if event.starts_with("booted") => booted = true,
@@ -301,7 +301,8 @@ fn play(
                     if let Some((name, what)) = asked {
                         match server.administer(what) {
                             Some(outcome) => run.record(name, outcome.err()),
-                            None => println!("  ..    {name}: skipped, nobody can administer this server"),
+                            None => run
+                                .say(&format!("  ..    {name}: skipped, nobody can administer this server")),
                         }
                     }
                 }
@@ -321,13 +322,16 @@ fn show_tails(work: &Path) {
     let mut names = vec!["console.log".to_string(), "qemu.log".to_string()];
     names.extend((1..10).map(|count| format!("server-{count}.log")));
     names.extend((1..10).map(|count| format!("reference-{count}/console.log")));
+    // One text: other runs say something meanwhile.
+    let mut said = String::new();
     for name in names {
         let Ok(bytes) = fs::read(work.join(&name)) else { continue };
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().collect();
-        println!("  --- last lines of {} ---", work.join(&name).display());
+        said += &format!("  --- last lines of {} ---\n", work.join(&name).display());
         for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-            println!("  | {line}");
+            said += &format!("  | {line}\n");
         }
     }
+    print!("{said}");
 }
