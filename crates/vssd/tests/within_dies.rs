@@ -282,3 +282,31 @@ fn planted_bugs_are_noticed() {
         ("vssd: a copy within a die crosses to another", || _ = copied_during_an_exchange()),
     ]);
 }
+
+/// A purge begins while a die still copies from a block that was freed: it erases that, too.
+#[test]
+fn a_purge_waits_for_what_is_copied() {
+    let (mut world, id, source) = with_a_source();
+    let erases = world.media.die_statistics(0).erases;
+    let goal = world.allocate(id, 0);
+    assert!(copy(&mut world, id, source, 0, goal));
+    world.space(id).free(source).unwrap();
+    world.space(id).erase_freed(SpaceToken(3));
+    assert_eq!(ends(&mut world), [Ok(()); 2]);
+    assert_eq!(world.media.die_statistics(0).erases - erases, 2, "the goal, and what was freed");
+}
+
+/// A holder takes back a copy that has not begun: its source is as any other.
+#[test]
+fn a_copy_that_is_taken_back_lets_go_of_its_source() {
+    let (mut world, id, source) = with_a_source();
+    let erases = world.media.die_statistics(0).erases;
+    let goal = world.allocate(id, 0);
+    assert!(copy(&mut world, id, source, 0, goal));
+    assert_eq!(world.space(id).begun_pages(goal), 0, "it waits for the erase of its block");
+    world.space(id).withdraw(goal, 0);
+    world.space(id).free(source).unwrap();
+    world.space(id).erase_freed(SpaceToken(3));
+    assert_eq!(ends(&mut world), [Ok(())]);
+    assert_eq!(world.media.die_statistics(0).erases - erases, 2, "the goal, and what was freed");
+}

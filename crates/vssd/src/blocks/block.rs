@@ -259,6 +259,8 @@ impl Block {
     pub fn give_back(&mut self) {
         assert_eq!(self.use_of, Use::Held, "a block is given back once (I-V8)");
         self.use_of = Use::Returned;
+        // A purge that begins before its last operation ends waits for it.
+        self.leave_content();
     }
     /// It belonged to a vSSD that was removed just before the process died.
     pub fn left_over(&mut self, is_bad: bool) {
