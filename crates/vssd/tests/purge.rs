@@ -240,3 +240,41 @@ fn a_purge_leaves_a_block_to_holders() {
     assert_eq!(purge(&mut world, one), Ok(()), "{free} blocks are free");
     assert!(blocks_with(&world.media, GONE).len() < before);
 }
+
+/// A block moves away while it is read, and its holder gives it back: its old place is erased, too.
+#[test]
+fn what_moved_away_under_reads_is_erased() {
+    let (mut world, one, _) = world(Isolation::Die);
+    world.pool.begin_migration();
+    let block = fill(&mut world, one, GONE);
+    let geometry = *world.media.geometry();
+    let die = world.pool.place_of_block(one, block).unwrap() / geometry.erase_blocks_per_die();
+    world.pool.exchange_dies(die, (die + 1) % geometry.dies()).unwrap();
+    world.answers.clear();
+    let mut asked = 0;
+    while world.pool.migration_status().moved_blocks == 0 {
+        while asked - world.answers.len() < 8 {
+            let destination =
+                BufferMut::copy_from(&vec![0; world.media.capabilities().content_mode.bytes_per_iu()]);
+            let run = BlockRun { block, first_iu: 0, iu_count: 1 };
+            world.space(one).read(SpaceToken(5), run, destination, None, IoClass::HostRead);
+            asked += 1;
+        }
+        assert!(world.step(), "it moves");
+    }
+    assert!(world.answers.len() < asked, "its old place is still read");
+    world.space(one).free(block).unwrap();
+    assert_eq!(purge(&mut world, one), Ok(()));
+    assert_eq!(blocks_with(&world.media, GONE), []);
+}
+
+/// A holder gives a block back while its appends wait for its erase: what they put there is erased, too.
+#[test]
+fn what_is_programmed_after_its_block_was_given_back_is_erased() {
+    let (mut world, one, _) = world(Isolation::Die);
+    let block = world.allocate(one, 0);
+    world.append(one, SpaceToken(1), block, GONE, IoClass::HostWrite);
+    world.space(one).free(block).unwrap();
+    assert_eq!(purge(&mut world, one), Ok(()));
+    assert_eq!(blocks_with(&world.media, GONE), []);
+}

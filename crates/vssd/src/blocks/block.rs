@@ -231,6 +231,10 @@ impl Block {
         assert_eq!(self.fill, Fill::Opening, "a block is erased once while it is held (I-V9)");
         self.fill = Fill::Open;
         self.wiped();
+        if self.use_of == Use::Returned {
+            // Appends that waited for the erase come yet.
+            self.leave_content();
+        }
     }
     /// Its erase or a program failed.
     pub fn fail(&mut self) {
@@ -325,6 +329,8 @@ impl Block {
         assert!(self.is_held() && copy.use_of == Use::Copy, "a copy takes the place of what is held (I-V10)");
         assert_eq!(self.appends, held_appends, "no append is under way when a block departs (I-V10)");
         assert!(copy.in_flight == 0 && copy.waiting.is_empty(), "a copy is nobody else's (I-V10)");
+        // Its holder may give back the copy, and a purge begin, before its last read ends.
+        self.leave_content();
         let waiting = std::mem::take(&mut self.waiting);
         assert!(self.in_flight as usize >= waiting.len(), "what waits is under way (I-V1)");
         self.in_flight -= waiting.len() as u32;
