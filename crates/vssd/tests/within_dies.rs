@@ -4,7 +4,7 @@
 
 use diecut_emulator::{Device, Fault, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::Media;
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Sharing};
 use diecut_testing::pool::PoolWorld;
 use diecut_units::*;
 use diecut_vssd::*;
@@ -309,4 +309,64 @@ fn a_copy_that_is_taken_back_lets_go_of_its_source() {
     world.space(id).erase_freed(SpaceToken(3));
     assert_eq!(ends(&mut world), [Ok(())]);
     assert_eq!(world.media.die_statistics(0).erases - erases, 2, "the goal, and what was freed");
+}
+
+/// What dies copy counts for the rate of their vSSD as what they program for it.
+#[test]
+fn copies_keep_to_the_rate() {
+    let [copied, appended] = [true, false].map(|copies| {
+        let (mut world, id, source) = with_a_source();
+        // A program unit takes far longer by the rate than on the die.
+        let share = Share { rate_bytes_per_second: 1_000_000, sharing: Sharing::Strict, ..Share::default() };
+        world.pool.set_share(id, share, world.now);
+        let begun = world.now;
+        for _ in 0..4 {
+            let goal = world.allocate(id, 0);
+            for unit in 0..4 {
+                if copies {
+                    assert!(copy(&mut world, id, source, unit, goal));
+                } else {
+                    world.append(id, SpaceToken(7), goal, 1, IoClass::HostWrite);
+                }
+            }
+        }
+        while world.answers.len() < 16 {
+            assert!(world.step(), "all are answered");
+        }
+        world.now.since(begun).0
+    });
+    assert!(copied.abs_diff(appended) * 20 < appended, "{copied} ns and {appended} ns");
+}
+
+/// A block that moves takes no copies, also while what they read still lies beside it: they would wait for its other place. Open blocks move
+/// last, so both are open.
+#[test]
+fn a_block_that_moves_takes_no_copies() {
+    let (mut world, id, source) = with_a_source();
+    let open = [0, 1].map(|unit| {
+        let block = world.allocate(id, 0);
+        assert!(copy(&mut world, id, source, unit, block));
+        block
+    });
+    assert_eq!(ends(&mut world), [Ok(()); 2]);
+    let die = die_of(&world);
+    world.pool.exchange_dies(die, (die + 1) % 4).unwrap();
+    let blocks_per_die = world.media.geometry().erase_blocks_per_die();
+    let die_of =
+        |world: &PoolWorld, block| world.pool.place_of_block(id, block).map(|at| at / blocks_per_die);
+    let mut near = 0;
+    while world.step() {
+        for [goal, beside] in [open, [open[1], open[0]]] {
+            if world.space(id).begun_pages(goal) == u32::MAX {
+                near += u32::from(die_of(&world, beside) == die_of(&world, goal));
+                assert!(!copy(&mut world, id, beside, 0, goal), "it moves");
+            }
+        }
+    }
+    assert!(near > 0, "one lay beside the other when that moved");
+    assert_eq!(world.pool.migration_status().finished, 1);
+    assert!(copy(&mut world, id, source, 3, open[0]), "they are beside each other again");
+    assert_eq!(ends(&mut world), [Ok(())]);
+    holds(&mut world, id, open[0], &[10, 13]);
+    holds(&mut world, id, open[1], &[11]);
 }

@@ -130,7 +130,10 @@ impl Zone {
         // Nothing else is in the unit, and nothing else comes into it, or it has no origin any more.
         let origin =
             origins.iter().find(|(of, _)| *of == unit && count == unit_ius).map(|(_, origin)| *origin);
-        self.staged_mut(unit).expect("just filled").origin = origin;
+        let staged = self.staged_mut(unit).expect("just filled");
+        if origin.is_some() || !mutant!("zoned: what is written over a copy has its origin") {
+            staged.origin = origin;
+        }
         if !self.is_random {
             assert_eq!(self.taken_ius, iu, "I-Z8: writes are taken over in order");
             self.taken_ius = iu + count;

@@ -243,7 +243,8 @@ impl Zone {
             if origin.zone == self.name.zone { self } else { others[origin.zone as usize].as_deref()? };
         let column = &zone.columns[usize::from(origin.column)];
         let is_there = zone.name.generation == origin.generation
-            && column.edition == origin.edition
+            && (column.edition == origin.edition
+                || mutant!("zoned: a copy takes another block of its source's column"))
             && origin.row < column.done_rows;
         column.block.filter(|_| is_there || mutant!("zoned: a copy takes what lies at its source by now"))
     }

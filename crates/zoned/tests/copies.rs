@@ -304,6 +304,93 @@ fn a_copy_within_a_die_that_fails_is_programmed() {
     }
 }
 
+/// As [`written_for_dies`], and the second zone has a random write area, which keeps what is copied there.
+fn written_for_dies_beside_a_random_write_area() -> (World, u64) {
+    let mut world = World::new();
+    world.random_units = 4;
+    world.space.copies_within_dies = true;
+    world.open();
+    world.write(0..15 * UNIT_IUS);
+    let second = world.ius().next_power_of_two();
+    let open = ZoneAction::Open { random: true };
+    world.ask(ZoneOperation::Act { first_iu: Some(second), action: open }).expect("it is empty");
+    (world, second)
+}
+
+fn write(world: &mut World, first_iu: u64, values: std::ops::Range<u64>) {
+    let bytes: Vec<u8> = values.flat_map(content).collect();
+    let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+    world.ask(ZoneOperation::Write { first_iu, data: ZoneData::Payload(payload) }).expect("it can be");
+}
+
+/// The second zone holds this on flash, from its start on, when it is finished, and so many of the program units are copied by dies.
+fn finishes_with(world: &mut World, second: u64, expected: &[[u8; 8]], copied_units: u64) {
+    let before = world.space.copied_units;
+    world.ask(ZoneOperation::Act { first_iu: Some(second), action: ZoneAction::Finish }).expect("it can be");
+    world.until(|world, _| world.space.is_idle());
+    for restarts in [false, true] {
+        if restarts {
+            world.store = None;
+            world.space.power_cut(&mut world.random);
+            world.open();
+        }
+        assert_eq!(read(world, second, expected.len() as u32), expected, "after a restart: {restarts}");
+    }
+    assert_eq!(world.space.copied_units - before, copied_units);
+}
+
+/// What a copy put into a random write area is written over there, in part and as a whole: dies copy only the rest.
+fn a_copy_is_written_over() {
+    let (mut world, second) = written_for_dies_beside_a_random_write_area();
+    copy(&mut world, &[(0, 24)], second).expect("it is in the area");
+    write(&mut world, second + 2, 1000..1004);
+    write(&mut world, second + UNIT_IUS, 1004..1004 + UNIT_IUS);
+    let all = (0..2).chain(1000..1004).chain(6..8).chain(1004..1004 + UNIT_IUS).chain(16..24);
+    finishes_with(&mut world, second, &all.map(content).collect::<Vec<_>>(), 1);
+}
+
+#[test]
+fn what_is_written_over_a_copy_goes_to_flash() {
+    a_copy_is_written_over();
+}
+
+/// The source is reset and written again while what was copied stays in a random write area: that is programmed.
+#[test]
+fn a_source_that_begins_anew_is_not_copied() {
+    let (mut world, second) = written_for_dies_beside_a_random_write_area();
+    copy(&mut world, &[(0, 24)], second).expect("it is in the area");
+    world.ask(ZoneOperation::Act { first_iu: Some(0), action: ZoneAction::Reset }).expect("it can be");
+    write(&mut world, 0, 1000..1024);
+    world.until(|world, _| world.space.is_idle());
+    finishes_with(&mut world, second, &(0..24).map(content).collect::<Vec<_>>(), 0);
+    assert_eq!(read(&mut world, 0, 24), (1000..1024).map(content).collect::<Vec<_>>());
+}
+
+/// The source is lost, and its block is copied to another one without it, while what was copied stays in a random write area: that is
+/// programmed.
+fn a_source_is_lost_and_its_block_renewed() {
+    let (mut world, second) = written_for_dies_beside_a_random_write_area();
+    copy(&mut world, &[(0, 24)], second).expect("it is in the area");
+    let lost = (0..world.space.unit_sum()).find(|at| {
+        let mut is_first = false;
+        world.space.bend(*at, |ius, _| is_first = ius[0] == content(0));
+        is_first
+    });
+    world.space.bend(lost.expect("it is on flash"), |ius, _| ius[3][0] ^= 1);
+    world.space.fail_next_append = true;
+    // The first column's.
+    write(&mut world, 15 * UNIT_IUS, 15 * UNIT_IUS..16 * UNIT_IUS);
+    world.until(|world, _| world.space.is_idle());
+    assert!(!world.space.fail_next_append);
+    assert_eq!(world.refused(0..16 * UNIT_IUS), 1, "the copy of its block says so");
+    finishes_with(&mut world, second, &(0..24).map(content).collect::<Vec<_>>(), 2);
+}
+
+#[test]
+fn a_source_whose_block_was_renewed_is_not_copied() {
+    a_source_is_lost_and_its_block_renewed();
+}
+
 #[test]
 fn planted_bugs_are_noticed() {
     diecut_testing::planted::all_are_noticed(&[
@@ -311,5 +398,7 @@ fn planted_bugs_are_noticed() {
             assert_eq!(bits_that_change_under_a_copy(), 3);
         }),
         ("zoned: a copy takes what lies at its source by now", a_source_goes),
+        ("zoned: a copy takes another block of its source's column", a_source_is_lost_and_its_block_renewed),
+        ("zoned: what is written over a copy has its origin", a_copy_is_written_over),
     ]);
 }

@@ -18,6 +18,8 @@ pub struct World {
     memory: Option<ProtectedMemory>,
     /// Zones of the namespace, two of which may be active.
     pub zones: u32,
+    /// Program units of the random write area of a zone that is opened with one.
+    pub random_units: u32,
     pub store: Option<ZoneStore>,
     pub random: Random,
     now: Time,
@@ -45,6 +47,7 @@ impl World {
             space: FakeSpace::new(shape(ContentMode::Tags, 0), WIDTH, 16),
             memory: None,
             zones: 2,
+            random_units: 0,
             store: None,
             random: Random::of(3),
             now: Time::ZERO,
@@ -59,7 +62,7 @@ impl World {
             width: WIDTH,
             active_max: 2,
             open_max: 2,
-            random_units: 0,
+            random_units: self.random_units,
             extension_size_bytes: 0,
         };
         let region = self.memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
