@@ -382,15 +382,15 @@ impl ZoneHost {
         if !(zone.answered..=zone.words.len() as u32).contains(&found.written_ius) {
             return wrong("its write pointer is not where it may be");
         }
+        if found.state == ZoneState::ReadOnly {
+            return wrong(WORN);
+        }
         let is_full = found.state == ZoneState::Full;
         if zone.is_finished && !is_full {
             return wrong("it was finished");
         }
         if is_full && !(zone.is_finished || zone.finishes || found.written_ius == capacity) {
             return wrong("nobody filled it");
-        }
-        if found.state == ZoneState::ReadOnly {
-            return wrong(WORN);
         }
         zone.words.truncate(found.written_ius as usize);
         zone.answered = found.written_ius;
