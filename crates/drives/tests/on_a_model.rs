@@ -3,73 +3,43 @@
 use diecut_drives::{DriveMedium, DriveShape};
 use diecut_emulator::drive::{Drive, DriveProfile, Stretch};
 use diecut_media::*;
+use diecut_testing::driven::{CarryOut, Driven};
 use diecut_testing::planted::is_noticed;
 use diecut_units::*;
 
 const SIZE_BYTES: u64 = 40 << 20;
 
-/// A medium and the drive that carries out what it asks for.
-struct OnDrive {
-    medium: DriveMedium,
-    drive: Drive,
-    intents: Vec<Intent>,
-    done: Vec<IntentDone>,
-}
+/// The model of a drive carries out what its medium asks for.
+struct Model(Drive);
 
-impl OnDrive {
-    fn new(seed: u64) -> OnDrive {
-        OnDrive::over(Drive::new(DriveProfile::nvme(SIZE_BYTES), seed))
+impl CarryOut for Model {
+    fn begin(&mut self, intents: &mut Vec<Intent>, now: Time) {
+        intents.drain(..).for_each(|intent| self.0.submit(intent, now));
     }
-
-    /// The drive, opened: nothing is known of what lies there.
-    fn over(drive: Drive) -> OnDrive {
-        let shape = DriveShape::plan(drive.profile().size_bytes, 4, Some(1 << 20)).unwrap();
-        let medium = DriveMedium::new(shape, !drive.profile().is_durable_at_once, true);
-        OnDrive { medium, drive, intents: Vec::new(), done: Vec::new() }
-    }
-
-    fn cut(mut self) -> OnDrive {
-        self.drive.cut();
-        OnDrive::over(self.drive)
-    }
-}
-
-impl Media for OnDrive {
-    fn geometry(&self) -> &Geometry {
-        self.medium.geometry()
-    }
-    fn capabilities(&self) -> &Capabilities {
-        self.medium.capabilities()
-    }
-    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
-        self.medium.is_factory_bad(block)
-    }
-    fn protected_memory(&self) -> Option<ProtectedMemory> {
-        self.medium.protected_memory()
-    }
-    fn submit(&mut self, command: Command, now: Time) {
-        self.medium.submit(command, now);
-    }
-    fn flush(&mut self, token: MediaToken, now: Time) {
-        self.medium.flush(token, now);
-    }
-    fn discard(&mut self, block: EraseBlockAddress, now: Time) {
-        self.medium.discard(block, now);
-    }
-    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
-        self.drive.advance(now, &mut self.done);
-        for done in self.done.drain(..) {
-            self.medium.intent_done(done, now);
-        }
-        self.medium.advance(now, completions);
-        self.medium.take_intents(&mut self.intents);
-        for intent in self.intents.drain(..) {
-            self.drive.submit(intent, now);
-        }
+    fn end(&mut self, now: Time, done: &mut Vec<IntentDone>) {
+        self.0.advance(now, done);
     }
     fn next_event(&self) -> Time {
-        self.medium.next_event().min(self.drive.next_event())
+        self.0.next_event()
     }
+}
+
+type OnDrive = Driven<DriveMedium, Model>;
+
+fn on_drive(seed: u64) -> OnDrive {
+    opened(Drive::new(DriveProfile::nvme(SIZE_BYTES), seed))
+}
+
+/// The drive, opened: nothing is known of what lies there.
+fn opened(drive: Drive) -> OnDrive {
+    let shape = DriveShape::plan(drive.profile().size_bytes, 4, Some(1 << 20)).unwrap();
+    let medium = DriveMedium::new(shape, !drive.profile().is_durable_at_once, true);
+    Driven::new(medium, Model(drive))
+}
+
+fn cut(mut medium: OnDrive) -> OnDrive {
+    medium.io.0.cut();
+    opened(medium.io.0)
 }
 
 fn block(lane: u16, index: u32) -> EraseBlockAddress {
@@ -112,13 +82,13 @@ fn the_contract_holds() {
     let mut seed = 0;
     conformance::all(&mut || {
         seed += 1;
-        OnDrive::new(seed)
+        on_drive(seed)
     });
 }
 
 fn cuts(seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        conformance::flushed_content_survives_cuts(OnDrive::new(seed), seed, &mut OnDrive::cut);
+        conformance::flushed_content_survives_cuts(on_drive(seed), seed, &mut cut);
     }
 }
 
@@ -133,16 +103,16 @@ fn what_is_flushed_stays() {
 fn a_flush_that_does_nothing_is_noticed() {
     let lies = || {
         for seed in 0..5 {
-            let mut medium = OnDrive::new(seed);
-            medium.drive.faults_mut().lies.about_flushes = true;
-            conformance::flushed_content_survives_cuts(medium, seed, &mut OnDrive::cut);
+            let mut medium = on_drive(seed);
+            medium.io.0.faults_mut().lies.about_flushes = true;
+            conformance::flushed_content_survives_cuts(medium, seed, &mut cut);
         }
     };
     assert!(std::panic::catch_unwind(lies).is_err(), "a drive that lies about flushes passes");
     is_noticed("drives: a flush does nothing", || cuts(0..5));
     is_noticed("drives: a flush that comes late joins the one under way", || cuts(0..60));
     is_noticed("drives: a read overtakes a program", || {
-        conformance::random_work(&mut OnDrive::new(1), 1);
+        conformance::random_work(&mut on_drive(1), 1);
     });
     is_noticed("drives: a flush that failed is asked again", after_a_failed_flush);
 }
@@ -154,12 +124,12 @@ fn a_flush_that_fails_is_the_last() {
 }
 
 fn after_a_failed_flush() {
-    let (mut medium, mut now) = (OnDrive::new(3), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(3), Time::ZERO);
     let block = block(2, 5);
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(flush(&mut medium, &mut now), Ok(()));
-    medium.drive.faults_mut().flush_failures = 1;
+    medium.io.0.faults_mut().flush_failures = 1;
     assert_eq!(program(&mut medium, &mut now, block, 1), Ok(()));
     // Two that wait for each other, and a program under way.
     medium.flush(MediaToken(1), now);
@@ -184,30 +154,30 @@ fn after_a_failed_flush() {
         conformance::execute(&mut medium, &mut now, Operation::Erase { block: other }).result,
         Err(MediaError::DieOffline { block: other })
     );
-    assert_eq!(medium.drive.statistics().flushes, 2, "the drive is not asked again");
+    assert_eq!(medium.io.0.statistics().flushes, 2, "the drive is not asked again");
 }
 
 /// Goal: refused commands are the answers of the contract, and leave their neighbours alone. Method: a stretch of each kind.
 #[test]
 fn what_a_drive_refuses_is_told() {
-    let (mut medium, mut now) = (OnDrive::new(4), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(4), Time::ZERO);
     let block = block(0, 3);
     let at = (1 << 20) + 3 * (1 << 20) + 4096;
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
-    medium.drive.faults_mut().unwritable = vec![Stretch { offset: at, len_bytes: 512 }];
+    medium.io.0.faults_mut().unwritable = vec![Stretch { offset: at, len_bytes: 512 }];
     assert_eq!(program(&mut medium, &mut now, block, 1), Err(MediaError::ProgramFailed { block, page: 1 }));
     assert_eq!(program(&mut medium, &mut now, block, 2), Ok(()));
     assert_eq!(read(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(read(&mut medium, &mut now, block, 1), Err(MediaError::Uncorrectable { block, page: 1 }));
     assert_eq!(read(&mut medium, &mut now, block, 2), Ok(()));
-    medium.drive.faults_mut().is_full = true;
+    medium.io.0.faults_mut().is_full = true;
     assert_eq!(program(&mut medium, &mut now, block, 3), Err(MediaError::NoRoom { block, page: 3 }));
-    *medium.drive.faults_mut() = Default::default();
+    *medium.io.0.faults_mut() = Default::default();
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(program(&mut medium, &mut now, block, 1), Ok(()));
-    medium.drive.faults_mut().unreadable = vec![Stretch { offset: at - 4096, len_bytes: 4096 }];
+    medium.io.0.faults_mut().unreadable = vec![Stretch { offset: at - 4096, len_bytes: 4096 }];
     assert_eq!(read(&mut medium, &mut now, block, 0), Err(MediaError::Uncorrectable { block, page: 0 }));
     assert_eq!(read(&mut medium, &mut now, block, 1), Ok(()));
 }
@@ -215,15 +185,15 @@ fn what_a_drive_refuses_is_told() {
 /// Goal: a drive that is gone is asked once, then everything is answered at once.
 #[test]
 fn a_drive_that_is_gone_says_so() {
-    let (mut medium, mut now) = (OnDrive::new(5), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(5), Time::ZERO);
     let block = block(3, 0);
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
-    medium.drive.faults_mut().is_gone = true;
+    medium.io.0.faults_mut().is_gone = true;
     let offline = Err(MediaError::DieOffline { block });
     assert_eq!(read(&mut medium, &mut now, block, 0), offline);
     assert!(medium.medium.is_gone());
-    let before = medium.drive.next_event();
+    let before = medium.io.0.next_event();
     assert_eq!(read(&mut medium, &mut now, block, 0), offline);
     assert_eq!(program(&mut medium, &mut now, block, 1), offline);
     assert_eq!(flush(&mut medium, &mut now), Err(MediaError::FlushFailed));
@@ -233,7 +203,7 @@ fn a_drive_that_is_gone_says_so() {
 /// Goal: freed erase blocks are discarded one at a time, with pauses; one that is needed again is not.
 #[test]
 fn discards_are_paced() {
-    let (mut medium, mut now) = (OnDrive::new(6), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(6), Time::ZERO);
     for index in 0..4 {
         erase(&mut medium, &mut now, block(1, index));
         assert_eq!(program(&mut medium, &mut now, block(1, index), 0), Ok(()));
@@ -247,33 +217,33 @@ fn discards_are_paced() {
     // The last one is used again before its turn comes; the first one waits for its own.
     erase(&mut medium, &mut now, block(1, 3));
     erase(&mut medium, &mut now, block(1, 0));
-    assert_eq!(medium.drive.statistics().discards, 1, "an erase waits for a discard under way");
+    assert_eq!(medium.io.0.statistics().discards, 1, "an erase waits for a discard under way");
     assert_eq!(program(&mut medium, &mut now, block(1, 0), 0), Ok(()));
     assert_eq!(program(&mut medium, &mut now, block(1, 3), 0), Ok(()));
     while medium.next_event() < Time::NEVER {
         now = now.max(medium.next_event());
         medium.advance(now, &mut Vec::new());
     }
-    assert_eq!(medium.drive.statistics().discards, 3);
+    assert_eq!(medium.io.0.statistics().discards, 3);
     // Three discards of 0.8 ms at least, and two pauses that are as long.
     assert!(now.since(began) >= Span::from_micros(5 * 800), "{:?}", now.since(began));
     for index in [0, 3] {
         assert_eq!(read(&mut medium, &mut now, block(1, index), 0), Ok(()));
     }
     let offset = |index: u64| (1 << 20) + (9 + index) * (1 << 20);
-    assert!(medium.drive.durable(offset(1), 4096).iter().all(|byte| *byte == 0), "the drive forgot it");
+    assert!(medium.io.0.durable(offset(1), 4096).iter().all(|byte| *byte == 0), "the drive forgot it");
 }
 
 /// Goal: after an opening a block is read as it is, and is not programmed before an erase.
 #[test]
 fn an_opened_drive_knows_nothing() {
-    let (mut medium, mut now) = (OnDrive::new(7), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(7), Time::ZERO);
     let block = block(2, 2);
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(flush(&mut medium, &mut now), Ok(()));
     let before = content(&mut medium, &mut now, block);
-    let mut medium = medium.cut();
+    let mut medium = cut(medium);
     let mut now = Time::ZERO;
     assert_eq!(content(&mut medium, &mut now, block), before, "content of the life before");
     assert_eq!(read(&mut medium, &mut now, block, 1), Ok(()), "what was never written reads as anything");
@@ -284,10 +254,10 @@ fn an_opened_drive_knows_nothing() {
 /// Goal: what one part of a drive knows to be lost the others learn with its lanes, and with it when they are made.
 #[test]
 fn a_flush_that_failed_goes_along_with_lanes() {
-    let (mut medium, mut now) = (OnDrive::new(9), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(9), Time::ZERO);
     let mut other = medium.medium.empty_part();
     other.take_channel(&mut medium.medium, 3);
-    medium.drive.faults_mut().flush_failures = 1;
+    medium.io.0.faults_mut().flush_failures = 1;
     erase(&mut medium, &mut now, block(1, 0));
     assert_eq!(program(&mut medium, &mut now, block(1, 0), 0), Ok(()));
     assert_eq!(flush(&mut medium, &mut now), Err(MediaError::FlushFailed));
@@ -305,7 +275,7 @@ fn a_flush_that_failed_goes_along_with_lanes() {
 /// Goal: a lane that goes to another part is there as it was, with what waits for it.
 #[test]
 fn lanes_go_from_part_to_part() {
-    let (mut medium, mut now) = (OnDrive::new(8), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(8), Time::ZERO);
     let block = block(1, 4);
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
@@ -315,15 +285,15 @@ fn lanes_go_from_part_to_part() {
     assert!(!part.owns(1) && medium.medium.owns(1) && medium.medium.is_quiet(1));
     part.take_channel(&mut medium.medium, 1);
     assert!(part.owns(1) && !medium.medium.owns(1));
-    let OnDrive { medium: rest, drive, .. } = medium;
-    let mut medium = OnDrive { medium: part, drive, intents: Vec::new(), done: Vec::new() };
+    let OnDrive { medium: rest, io, .. } = medium;
+    let mut medium = Driven::new(part, io);
     assert_eq!(program(&mut medium, &mut now, block, 1), Ok(()));
     assert_eq!(read(&mut medium, &mut now, block, 0), Ok(()));
     while medium.next_event() < Time::NEVER {
         now = now.max(medium.next_event());
         medium.advance(now, &mut Vec::new());
     }
-    assert_eq!(medium.drive.statistics().discards, 1, "the discard went along");
+    assert_eq!(medium.io.0.statistics().discards, 1, "the discard went along");
     assert!(rest.next_event() < Time::NEVER, "the other one stayed");
 }
 
@@ -331,7 +301,7 @@ fn lanes_go_from_part_to_part() {
 /// drive answers the flush first.
 #[test]
 fn a_program_that_ends_after_a_failed_flush_fails() {
-    let OnDrive { mut medium, mut intents, .. } = OnDrive::new(1);
+    let (mut medium, mut intents) = (on_drive(1).medium, Vec::new());
     let (block, mut completions) = (block(1, 2), Vec::new());
     medium.submit(Command { token: MediaToken(1), operation: Operation::Erase { block } }, Time::ZERO);
     let operation = conformance::program_of(&medium, block, 0, 1, 1);
@@ -354,9 +324,9 @@ fn a_program_that_ends_after_a_failed_flush_fails() {
 /// Goal: a part that is made of a drive that is gone asks it for nothing more.
 #[test]
 fn a_part_of_a_drive_that_is_gone_is_gone() {
-    let (mut medium, mut now) = (OnDrive::new(1), Time::ZERO);
+    let (mut medium, mut now) = (on_drive(1), Time::ZERO);
     erase(&mut medium, &mut now, block(0, 0));
-    medium.drive.faults_mut().is_gone = true;
+    medium.io.0.faults_mut().is_gone = true;
     assert!(program(&mut medium, &mut now, block(0, 0), 0).is_err());
     assert!(medium.medium.is_gone() && medium.medium.empty_part().is_gone());
 }

@@ -3,6 +3,7 @@
 use diecut_drives::{DriveMedium, DriveShape};
 use diecut_media::*;
 use diecut_reactor::{DriveRing, PageCache};
+use diecut_testing::driven::{CarryOut, Driven};
 use diecut_units::*;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -27,66 +28,32 @@ fn ring(file: &File) -> DriveRing {
     }
 }
 
-/// A medium whose intents a ring carries out. It waits for them in `advance`, so that virtual time goes with real work.
-struct OnFile {
-    medium: DriveMedium,
-    ring: DriveRing,
-    intents: Vec<Intent>,
-    done: Vec<IntentDone>,
-}
+/// A ring carries out what a medium asks for. Who wants to know what is done waits for it, so that virtual time goes with real work.
+struct OnRing(DriveRing);
 
-impl OnFile {
-    fn new(file: &File) -> OnFile {
-        let shape = DriveShape::plan(SIZE_BYTES, 4, Some(1 << 20)).unwrap();
-        let medium = DriveMedium::new(shape, true, true);
-        OnFile { medium, ring: ring(file), intents: Vec::new(), done: Vec::new() }
+impl CarryOut for OnRing {
+    fn begin(&mut self, intents: &mut Vec<Intent>, _now: Time) {
+        intents.drain(..).for_each(|intent| self.0.push(intent));
+        self.0.submit();
     }
-}
-
-impl Media for OnFile {
-    fn geometry(&self) -> &Geometry {
-        self.medium.geometry()
-    }
-    fn capabilities(&self) -> &Capabilities {
-        self.medium.capabilities()
-    }
-    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
-        self.medium.is_factory_bad(block)
-    }
-    fn protected_memory(&self) -> Option<ProtectedMemory> {
-        self.medium.protected_memory()
-    }
-    fn submit(&mut self, command: Command, now: Time) {
-        self.medium.submit(command, now);
-    }
-    fn flush(&mut self, token: MediaToken, now: Time) {
-        self.medium.flush(token, now);
-    }
-    fn discard(&mut self, block: EraseBlockAddress, now: Time) {
-        self.medium.discard(block, now);
-    }
-    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
-        self.medium.advance(now, completions);
-        self.medium.take_intents(&mut self.intents);
-        self.intents.drain(..).for_each(|intent| self.ring.push(intent));
-        self.ring.submit();
-        if completions.is_empty() {
-            self.ring.submit_and_wait();
-        }
-        self.ring.take_done(&mut self.done);
-        for done in self.done.drain(..) {
-            self.medium.intent_done(done, now);
-        }
+    fn end(&mut self, _now: Time, done: &mut Vec<IntentDone>) {
+        self.0.submit_and_wait();
+        self.0.take_done(done);
     }
     fn next_event(&self) -> Time {
-        if self.ring.is_idle() { self.medium.next_event() } else { Time::ZERO }
+        if self.0.is_idle() { Time::NEVER } else { Time::ZERO }
     }
+}
+
+fn on_file(file: &File) -> Driven<DriveMedium, OnRing> {
+    let shape = DriveShape::plan(SIZE_BYTES, 4, Some(1 << 20)).unwrap();
+    Driven::new(DriveMedium::new(shape, true, true), OnRing(ring(file)))
 }
 
 /// Goal: a drive on a real file keeps the flash contract. Method: the suite, each check on a file of its own.
 #[test]
 fn the_contract_holds_on_a_file() {
-    conformance::all(&mut || OnFile::new(&file(SIZE_BYTES)));
+    conformance::all(&mut || on_file(&file(SIZE_BYTES)));
 }
 
 /// Goal: what a process flushed is there for the next one. Method: the ring and all that is known of the drive go away amid work; the file stays.
@@ -94,7 +61,7 @@ fn the_contract_holds_on_a_file() {
 fn what_is_flushed_is_there_when_it_is_opened_again() {
     for seed in 0..4 {
         let file = file(SIZE_BYTES);
-        conformance::flushed_content_survives_cuts(OnFile::new(&file), seed, &mut |_| OnFile::new(&file));
+        conformance::flushed_content_survives_cuts(on_file(&file), seed, &mut |_| on_file(&file));
     }
 }
 

@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod depth;
+#[cfg(feature = "driven")]
+pub mod driven;
 #[cfg(feature = "flash")]
 pub mod fake_space;
 pub mod mounted;

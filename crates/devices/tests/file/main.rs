@@ -3,12 +3,13 @@
 
 use diecut_devices::FileMedium;
 use diecut_media::*;
+use diecut_testing::driven::Driven;
 use diecut_units::*;
-use driven::Driven;
+use late::Late;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-mod driven;
+mod late;
 
 const GEOMETRY: Geometry = Geometry {
     channels: 2,
@@ -48,7 +49,7 @@ fn the_contract_holds_on_a_file() {
     conformance::all(&mut || {
         seed += 1;
         let file = tempfile::tempfile().unwrap();
-        Driven::new(FileMedium::new(GEOMETRY), move |intent| execute(&file, intent), seed)
+        Driven::new(FileMedium::new(GEOMETRY), Late::new(move |intent| execute(&file, intent), seed))
     });
 }
 
