@@ -1,9 +1,10 @@
-//! NAND as it behaves, behind the flash contract of `media`.
+//! NAND as it behaves, behind the flash contract of `media`, and drives that hide it.
 //!
 //! Place in the flow: at the bottom. A [`Device`] is made from a [`Profile`] (a TOML file that a user can
 //! copy) and [`Options`]. It keeps the flash rules, takes the time that dies, channel buses, controller and host link
 //! need on an exact event calendar (or, unpaced, none), and fails as its [`FaultPlan`] says. Content lies in memory, in
-//! a sparse file (mapped, or written and synced), or is replaced by tags.
+//! a sparse file (mapped, or written and synced), or is replaced by tags. A [`drive::Drive`] is the model of a drive with a volatile
+//! cache: it carries out the intents of a medium in virtual time.
 //!
 //! Invariants (numbered in `docs/invariants/emulator.md`)
 //! - A broken flash rule panics: it is the submitter's bug. Everything else is a value.

@@ -1,7 +1,7 @@
 //! Waist 1: the flash contract. Everything above the media speaks these words; every medium, emulated or
 //! real, answers them.
 //!
-//! Place in the flow: `vssd` submits commands, `emulator` executes them. This crate holds types
+//! Place in the flow: `vssd` submits commands, `emulator` executes them, or `drives` has its driver do so. This crate holds types
 //! and the conformance suite, no behaviour.
 //!
 //! Rules of every medium

@@ -301,7 +301,7 @@ impl<D: Drive> Worker<D> {
         worked
     }
 
-    /// Gives the kernel what the device asked for in this round, in one call.
+    /// Gives the kernel what the device asked for in this round, and it does not have yet.
     fn begin_io(&mut self, system_calls: &mut u64) {
         if let Some(Io::Ring(ring)) = &mut self.io {
             *system_calls += u64::from(ring.submit());

@@ -1,7 +1,6 @@
 use crate::changed::ChangedZones;
 use crate::contract::{
-    ZoneAnswer, ZoneCommand, ZoneCompletion, ZoneData, ZoneError, ZoneOperation, ZoneRange, ZoneSetIndex,
-    ZoneToken,
+    ZoneAnswer, ZoneCommand, ZoneCompletion, ZoneError, ZoneOperation, ZoneRange, ZoneSetIndex, ZoneToken,
 };
 use crate::copies::{Copies, Copy};
 use crate::journal::{self, Journal};
@@ -9,7 +8,7 @@ use crate::lent::{Facts, Lent, UnderWay};
 use crate::opening::Opening;
 use crate::operations::Operations;
 use crate::purging::Purging;
-use crate::reads::{Copied, ReadLent, Reads, Then};
+use crate::reads::{ReadLent, Reads, Then};
 use crate::retiring::Retiring;
 use crate::set::{Set, ZoneSetDefinition};
 use crate::shape::ZoneShape;
@@ -18,7 +17,7 @@ use crate::states::{Change, ZoneRefusal, ZoneState, ZoneView};
 use crate::token::Kind;
 use crate::writer::Step;
 use crate::zone::{Zone, ZoneName};
-use diecut_units::{BufferMut, BufferPool, Payload, ProtectedRegion, Slab, Span, Time, mutant};
+use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Slab, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceCompletion, SpaceError};
 
 mod commands;
@@ -310,12 +309,11 @@ impl ZoneStore {
     fn go_on_copying(&mut self, space: &mut dyn EraseBlockSpace, completions: &mut Vec<ZoneCompletion>) {
         loop {
             let before = completions.len();
-            if let Some(Copied { token, set, first_iu, content, origins }) = self.reads.take_copied() {
-                if self.is_gone || self.set(set).is_none() {
-                    completions.push(ZoneCompletion { token, result: Err(ZoneError::Gone) });
+            if let Some(copied) = self.reads.take_copied() {
+                if self.is_gone || self.set(copied.set).is_none() {
+                    completions.push(ZoneCompletion { token: copied.token, result: Err(ZoneError::Gone) });
                 } else {
-                    let data = ZoneData::Payload(Payload::new(self.facts.mode, content.freeze()));
-                    self.write_copied(token, set, first_iu, data, origins, space, completions);
+                    self.write_copied(copied, space, completions);
                 }
             } else if let Some(Copy { token, set, sources, first_iu }) = self.copies.begin() {
                 if self.set(set).is_none() {

@@ -7,11 +7,12 @@ use crate::contract::{
 };
 use crate::journal::Entry;
 use crate::lent::Lent;
+use crate::reads::Copied;
 use crate::set::Set;
 use crate::shape::UnitNumber;
 use crate::states::{Change, Placed, ZoneAction, ZoneRefusal, ZoneState};
 use crate::zone::{Origin, Task, Zone, ZoneName};
-use diecut_units::{mark, mutant};
+use diecut_units::{Payload, mark, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceError};
 
 /// A write as a command asks for it.
@@ -73,21 +74,18 @@ impl ZoneStore {
     }
 
     /// Writes what was read for a copy, some of which lies at origins from which dies may copy it.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn write_copied(
         &mut self,
-        token: ZoneToken,
-        index: ZoneSetIndex,
-        first_iu: u64,
-        data: ZoneData,
-        origins: Vec<(UnitNumber, Origin)>,
+        copied: Copied,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<ZoneCompletion>,
     ) {
-        let size_log2 = self.set_of(index).shape.size_ius_log2();
+        let Copied { token, set, first_iu, content, origins } = copied;
+        let size_log2 = self.set_of(set).shape.size_ius_log2();
         let (zone, first_iu) = ((first_iu >> size_log2) as u32, (first_iu & ((1 << size_log2) - 1)) as u32);
+        let data = ZoneData::Payload(Payload::new(self.facts.mode, content.freeze()));
         let wanted = Wanted { zone, first_iu: Some(first_iu), data, origins };
-        if let Err(error) = self.write(token, index, wanted, space) {
+        if let Err(error) = self.write(token, set, wanted, space) {
             completions.push(ZoneCompletion { token, result: Err(error) });
         }
     }
