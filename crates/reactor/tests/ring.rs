@@ -6,7 +6,8 @@ use diecut_reactor::{DriveRing, PageCache};
 use diecut_testing::driven::{CarryOut, Driven};
 use diecut_units::*;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
 const SIZE_BYTES: u64 = 40 << 20;
@@ -68,11 +69,16 @@ fn what_is_flushed_is_there_when_it_is_opened_again() {
 fn execute(ring: &mut DriveRing, work: IntentWork) -> IntentDone {
     ring.push(Intent { token: IntentToken(5), work });
     let mut done = Vec::new();
-    while done.is_empty() {
+    // A command may end in parts, but not in so many.
+    for _ in 0..1000 {
         ring.submit_and_wait();
         ring.take_done(&mut done);
+        if !done.is_empty() {
+            break;
+        }
     }
-    assert_eq!((done.len(), done[0].token), (1, IntentToken(5)));
+    assert_eq!(done.len(), 1, "it is answered, once");
+    assert_eq!(done[0].token, IntentToken(5));
     done.remove(0)
 }
 
@@ -182,5 +188,178 @@ fn a_ring_ends_with_its_commands() {
         ring.submit();
         drop(ring);
         assert!(pool.take(32768).len() == 32768);
+    }
+}
+
+/// Both ends of a pipe with room for so many bytes, and a ring on it. A pipe takes bytes in the order in which it is given them, whatever their
+/// offset, and no more at once than it has room for.
+fn ring_of_a_pipe(room_bytes: usize) -> (File, File, DriveRing) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)));
+    let room = rustix::pipe::fcntl_setpipe_size(&writer, room_bytes).unwrap();
+    assert_eq!(room, room_bytes);
+    rustix::fs::fcntl_setfl(&reader, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let ring = DriveRing::new(&writer, PageCache::Used).unwrap();
+    (reader, writer, ring)
+}
+
+/// Appends what is in a pipe.
+fn drain(pipe: &mut File, into: &mut Vec<u8>) {
+    match pipe.read_to_end(into) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        other => panic!("a pipe whose other end is open: {other:?}"),
+    }
+}
+
+/// Goal: what waits because the kernel has no room goes to it in the order in which it came. Method: more writes than it has at once, to a
+/// pipe, which shows their order.
+#[test]
+fn what_waits_goes_in_its_order() {
+    const COUNT: u32 = 800;
+    let (mut pipe, _writer, mut ring) = ring_of_a_pipe(1 << 20);
+    for number in 0..COUNT {
+        let parts = [Buffer::copy_from(&number.to_le_bytes().repeat(128))].into_iter().collect();
+        let work = IntentWork::Write { offset: 0, parts };
+        ring.push(Intent { token: IntentToken(number.into()), work });
+    }
+    let (mut done, mut came) = (Vec::new(), Vec::new());
+    while !ring.is_idle() {
+        ring.submit_and_wait();
+        ring.take_done(&mut done);
+    }
+    assert!(done.len() == COUNT as usize && done.iter().all(|done| done.result == Ok(())));
+    drain(&mut pipe, &mut came);
+    let numbers: Vec<u32> =
+        came.chunks(512).map(|one| u32::from_le_bytes(one[..4].try_into().unwrap())).collect();
+    assert_eq!(numbers, (0..COUNT).collect::<Vec<u32>>());
+}
+
+/// Goal: a write of which the kernel took a part goes on where it stopped, in the part of the buffer and in the middle of one. Method: a pipe
+/// with room for a page, which is emptied again and again; memory as a drive takes it, and other memory.
+#[test]
+fn the_rest_of_a_short_write_follows() {
+    let mut pool = BufferPool::new();
+    for lens in [&[512, 5120, 1024, 12288][..], &[700, 1, 9000, 3333], &[16384]] {
+        let (mut pipe, _writer, mut ring) = ring_of_a_pipe(4096);
+        let whole: Vec<u8> = (0..lens.iter().sum::<usize>()).map(|at| (at % 251) as u8).collect();
+        let buffer = pool.copy_of(&whole).freeze();
+        assert!(buffer.as_ptr().addr().is_multiple_of(512), "as a drive takes it");
+        let mut from = 0;
+        let parts = lens.iter().map(|len| {
+            from += len;
+            buffer.slice(from - len..from)
+        });
+        let work = IntentWork::Write { offset: 0, parts: parts.collect() };
+        ring.push(Intent { token: IntentToken(1), work });
+        let (mut done, mut came) = (Vec::new(), Vec::new());
+        while done.is_empty() && came.len() <= whole.len() {
+            ring.submit();
+            drain(&mut pipe, &mut came);
+            ring.take_done(&mut done);
+            std::thread::yield_now();
+        }
+        drain(&mut pipe, &mut came);
+        assert!(came == whole, "{lens:?}: {} of {} bytes, or others", came.len(), whole.len());
+        assert_eq!((done.len(), done[0].result), (1, Ok(())));
+    }
+}
+
+/// Goal: a read that got a part of its bytes goes on behind them. Method: a pipe that has never more than a part.
+#[test]
+fn the_rest_of_a_short_read_follows() {
+    for skip in [0, 1] {
+        let (_reader, mut pipe, mut ring) = ring_of_a_pipe(4096);
+        let whole: Vec<u8> = (0..10240 - skip).map(|at| (at % 251) as u8).collect();
+        let mut buffer = BufferMut::copy_from(&[0; 10240]);
+        let _ = buffer.split_to(skip);
+        ring.push(Intent { token: IntentToken(1), work: IntentWork::Read { offset: 0, buffer } });
+        ring.submit();
+        let mut done = Vec::new();
+        for part in whole.chunks(1000) {
+            assert!(done.is_empty(), "before all is there");
+            // Waits while the pipe is full: the ring must have taken what was there.
+            pipe.write_all(part).unwrap();
+            ring.take_done(&mut done);
+            ring.submit();
+        }
+        while done.is_empty() {
+            ring.submit_and_wait();
+            ring.take_done(&mut done);
+        }
+        assert_eq!((done.len(), done[0].result), (1, Ok(())));
+        assert!(done[0].buffer.as_ref().unwrap()[..] == whole[..], "bytes at their places, skipped {skip}");
+    }
+}
+
+/// Goal: a discard that the file has no way for is advice not taken: it is answered once, as if it had been, and the ring goes on. One that the
+/// file refuses has failed. Method: a file of the kernel's that has no way for it, one under a seal, and a device that has no such thing.
+#[test]
+fn a_discard_that_cannot_be_is_answered_once() {
+    let discard = || IntentWork::Discard { offset: 0, len_bytes: 4096 };
+    let no_way = File::options().read(true).write(true).open("/proc/self/comm").unwrap();
+    let mut ring = DriveRing::new(&no_way, PageCache::Used).unwrap();
+    for _ in 0..3 {
+        assert_eq!(execute(&mut ring, discard()).result, Ok(()));
+        assert!(ring.is_idle());
+    }
+    assert!(read(&mut ring, 0, 4).is_ok(), "the ring goes on");
+    let mut sealed = ring_of_a_sealed_file();
+    assert_eq!(execute(&mut sealed, discard()).result, Err(IntentError::Failed));
+    let (_reader, _writer, mut pipe) = ring_of_a_pipe(4096);
+    assert_eq!(execute(&mut pipe, discard()).result, Err(IntentError::Failed));
+    assert!(pipe.is_idle() && sealed.is_idle());
+}
+
+/// Goal: a medium on a file without discards gives erase blocks back all the same, asks once for each, and writes there again. Method: the
+/// ring's answers with the file's refusal in the place of the work.
+#[test]
+fn a_medium_lives_without_discards() {
+    struct NoDiscards(OnRing, DriveRing, Vec<u64>);
+    impl CarryOut for NoDiscards {
+        fn begin(&mut self, intents: &mut Vec<Intent>, now: Time) {
+            let is_discard = |intent: &mut Intent| matches!(intent.work, IntentWork::Discard { .. });
+            for intent in intents.extract_if(.., is_discard) {
+                if let IntentWork::Discard { offset, .. } = intent.work {
+                    self.2.push(offset);
+                }
+                self.1.push(intent);
+                self.1.submit();
+            }
+            self.0.begin(intents, now);
+        }
+        fn end(&mut self, now: Time, done: &mut Vec<IntentDone>) {
+            self.1.submit_and_wait();
+            self.1.take_done(done);
+            self.0.end(now, done);
+        }
+        fn next_event(&self) -> Time {
+            if self.1.is_idle() { self.0.next_event() } else { Time::ZERO }
+        }
+    }
+    let no_way = File::options().read(true).write(true).open("/proc/self/comm").unwrap();
+    let refusing = DriveRing::new(&no_way, PageCache::Used).unwrap();
+    let file = file(SIZE_BYTES);
+    let shape = DriveShape::plan(SIZE_BYTES, 4, Some(1 << 20)).unwrap();
+    let io = NoDiscards(OnRing(ring(&file)), refusing, Vec::new());
+    let mut medium = Driven::new(DriveMedium::new(shape, true, true), io);
+    let (mut now, mut completions) = (Time::ZERO, Vec::new());
+    let blocks: Vec<EraseBlockAddress> =
+        (0..4).map(|lane| DieAddress::new(lane, 0).erase_block(BlockIndex(2))).collect();
+    for block in &blocks {
+        medium.discard(*block, now);
+    }
+    for step in 0..1000 {
+        now = Time(step * 1_000_000);
+        medium.advance(now, &mut completions);
+    }
+    assert!(completions.is_empty(), "nobody waits for a discard");
+    let mut asked = medium.io.2.clone();
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!((asked.len(), medium.io.2.len()), (blocks.len(), blocks.len()), "each once");
+    for block in blocks {
+        assert_eq!(conformance::execute(&mut medium, &mut now, Operation::Erase { block }).result, Ok(()));
+        let operation = conformance::program_of(&medium, block, 0, 1, 1);
+        assert_eq!(conformance::execute(&mut medium, &mut now, operation).result, Ok(()));
     }
 }
