@@ -59,16 +59,21 @@ left_live() { ! state_is "$1" live; }
 # of another seed, offset or run fails. A missing device must not become a regular file in /dev.
 fio_verify() {
   fio_name=$1 fio_file=$2 fio_size=$3 fio_seed=$4; shift 4
-  timeout 200 fio --name="$fio_name" --filename="$fio_file" --size="$fio_size" --randseed="$fio_seed" --rw=randwrite --bs=4k \
+  unpiped timeout 200 fio --name="$fio_name" --filename="$fio_file" --size="$fio_size" --randseed="$fio_seed" --rw=randwrite --bs=4k \
     --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 --thread --output-format=terse --terse-version=3 "$@"
 }
 # fio_reread: same arguments; checks what an earlier fio_verify left.
 fio_reread() { fio_verify "$@" --verify_only; }
 on_device="--allow_file_create=0"
 
+# unpiped COMMAND...: runs the command with SIGPIPE ignored. nvme-tcp sends a command from the thread that submits it, without MSG_NOSIGNAL:
+# when the server dies, the kernel's own send to its socket raises SIGPIPE in that thread, and the program ends although its I/O would go on.
+unpiped() ( trap '' PIPE; exec "$@" )
+
 # keep_writing FOLDER: small files until /tmp/stop is there, each fsynced before its checksum is noted as acknowledged.
 : >/tmp/acknowledged
 keep_writing() {
+  trap '' PIPE
   index=0
   while [ ! -e /tmp/stop ]; do
     index=$((index + 1))

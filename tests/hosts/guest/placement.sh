@@ -61,7 +61,7 @@ unknown_handle() { write_with 9 42000 4 /tmp/nine && read_back 42000 4 /tmp/nine
 check event-of-a-handle-that-does-not-exist unknown_handle
 
 # --- fio, as people use it ---
-placed_fio() { timeout 250 fio --name=placed --filename="$NG" --ioengine=io_uring_cmd --cmd_type=nvme --fdp=1 --bs=16k --iodepth=8 --size=48m --verify=crc32c --verify_fatal=1 --do_verify=1 --thread --output-format=terse --terse-version=3 "$@"; }
+placed_fio() { unpiped timeout 250 fio --name=placed --filename="$NG" --ioengine=io_uring_cmd --cmd_type=nvme --fdp=1 --bs=16k --iodepth=8 --size=48m --verify=crc32c --verify_fatal=1 --do_verify=1 --thread --output-format=terse --terse-version=3 "$@"; }
 check fio-two-handles placed_fio --rw=write --fdp_pli=0,1
 check fio-handle-by-round-robin placed_fio --rw=randwrite --fdp_pli=1,2,3 --fdp_pli_select=roundrobin
 check fio-handle-by-chance placed_fio --rw=randwrite --fdp_pli=0,3 --fdp_pli_select=random
