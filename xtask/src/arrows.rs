@@ -12,7 +12,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("spec", &[]),
     ("emulator", &["media"]),
     ("drives", &["media"]),
-    ("devices", &["media", "emulator"]),
+    ("devices", &["media", "emulator", "drives"]),
     ("vssd", &["media", "spec"]),
     ("log", &["vssd"]),
     ("volume", &["log", "vssd"]),
@@ -72,7 +72,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ),
     ("load", &["initiator", "nvme"]),
     ("hostile", &["load", "nvme"]),
-    ("probe", &[]),
+    ("probe", &["devices"]),
     ("cli", &["spec", "api", "daemon", "sim", "load", "probe"]),
     (
         "bench",

@@ -18,6 +18,7 @@ mod device;
 mod error;
 #[cfg(feature = "file-medium")]
 mod file_medium;
+pub mod local;
 
 pub use device::Device;
 pub use diecut_emulator::{

@@ -182,6 +182,8 @@ fn check_of(bytes: &[u8]) -> u32 {
 impl Label {
     /// Bytes of a copy.
     pub const SIZE_BYTES: usize = 4096;
+    /// Bytes of the smallest drive that has room for both copies.
+    pub const DRIVE_BYTES_MIN: u64 = 3 * MARGIN_BYTES;
 
     /// The bytes of a copy.
     ///

@@ -1,7 +1,7 @@
 //! The drive: opened past the page cache, and what the kernel says of it.
 
-use crate::signatures;
 use crate::{ProbeError, ProbeSpec};
+use diecut_devices::local::Contents;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
@@ -71,7 +71,14 @@ impl Drive {
             kind if kind.is_block_device() => DriveKind::Block,
             _ => return Err(ProbeError::Kind { path: path.to_owned() }),
         };
-        let holds = if spec.overwrites && !spec.force { Some(signatures::find(path)?) } else { None };
+        let holds = if spec.overwrites && !spec.force {
+            let (file, size_bytes) = File::open(path)
+                .and_then(|mut file| file.seek(SeekFrom::End(0)).map(|size| (file, size)))
+                .map_err(failed)?;
+            Some(Contents::of_file(&file, size_bytes).map_err(failed)?.words())
+        } else {
+            None
+        };
         if let Some(found) = holds.as_ref().filter(|found| !found.is_empty()) {
             return Err(ProbeError::Holds { path: path.to_owned(), found: found.clone() });
         }

@@ -72,17 +72,6 @@ pub enum ProbeError {
         /// What was recognized.
         found: Vec<String>,
     },
-    /// Nobody can say what it holds.
-    #[error(
-        "what {} holds cannot be told ({error}), so nothing was written; see to it that wipefs (of util-linux) can read it, or use --force",
-        path.display()
-    )]
-    Unknown {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        error: String,
-    },
     /// The kernel has none, or it is switched off.
     #[error(
         "io_uring cannot be used here ({error}); it needs Linux 5.6 or later, /proc/sys/kernel/io_uring_disabled must be 0, and a container \

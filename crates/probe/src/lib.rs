@@ -9,7 +9,7 @@
 //! - Commands go past the page cache (`O_DIRECT`), so that the drive is measured and not the memory in front of it.
 //! - A buffer is the kernel's until its command ends: a ring waits for all of its commands before it goes.
 //!
-//! It does not know servers, tenants or formats: what lies on a drive is told by util-linux's prober.
+//! It does not know servers, tenants or formats: what lies on a drive is told by `devices`.
 
 #![deny(clippy::unwrap_used)]
 
@@ -20,7 +20,6 @@ mod independence;
 mod measure;
 mod report;
 mod ring;
-mod signatures;
 mod spec;
 
 pub use drive::{DriveFacts, DriveKind};
