@@ -1,51 +1,7 @@
 use crate::divisor::Divisor;
-use crate::{ReclaimGroup, Streams};
+use crate::{LogAddress, ReclaimGroup, Streams};
 use diecut_units::ContentMode;
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
-use zerocopy::FromZeros;
-
-/// Place of one IU in the log: segment and offset within it. `LogAddress::NONE` means "nowhere".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogAddress(pub u32);
-
-impl LogAddress {
-    /// No place: never written, or deallocated.
-    pub const NONE: LogAddress = LogAddress(u32::MAX);
-    /// There was something, but the medium lost where.
-    pub const LOST: LogAddress = LogAddress(u32::MAX - 1);
-    /// Where there is something, if there is, cannot be told yet: only while a restart replays records, one of which may say so.
-    pub const UNKNOWN: LogAddress = LogAddress(u32::MAX - 2);
-
-    /// Whether it names a place.
-    #[inline]
-    pub fn is_place(self) -> bool {
-        self.0 < LogAddress::UNKNOWN.0
-    }
-}
-
-/// A place as large tables keep it: complemented, so that memory as the operating system hands it out, all zeros, says
-/// [`LogAddress::NONE`]. A table of any size comes into being without a page of it being touched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
-#[repr(transparent)]
-pub struct StoredAddress(u32);
-
-impl StoredAddress {
-    /// No place.
-    pub const NONE: StoredAddress = StoredAddress(!LogAddress::NONE.0);
-
-    /// The place.
-    #[inline]
-    pub fn get(self) -> LogAddress {
-        LogAddress(!self.0)
-    }
-}
-
-impl From<LogAddress> for StoredAddress {
-    #[inline]
-    fn from(address: LogAddress) -> StoredAddress {
-        StoredAddress(!address.0)
-    }
-}
 
 /// A segment of a log: one logical erase block on every unit it stripes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,17 +99,17 @@ impl Layout {
     }
     /// The address of an IU.
     pub fn address(&self, segment: SegmentIndex, offset: u32) -> LogAddress {
-        LogAddress((segment.0 << self.segment_shift) | offset)
+        LogAddress::at((u64::from(segment.0) << self.segment_shift) | u64::from(offset))
     }
     /// The segment of an address.
     #[inline]
     pub fn segment_of(&self, address: LogAddress) -> SegmentIndex {
-        SegmentIndex(address.0 >> self.segment_shift)
+        SegmentIndex((address.number() >> self.segment_shift) as u32)
     }
     /// The offset of an address within its segment.
     #[inline]
     pub fn offset_of(&self, address: LogAddress) -> u32 {
-        address.0 & ((1 << self.segment_shift) - 1)
+        address.number() as u32 & ((1 << self.segment_shift) - 1)
     }
     /// Member and IU within the member's erase block.
     #[inline]

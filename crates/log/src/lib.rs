@@ -21,6 +21,7 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod address;
 mod anchors;
 mod cleaner;
 mod condition;
@@ -42,11 +43,12 @@ mod supply;
 mod token;
 mod writer;
 
+pub use address::{Check, LogAddress, MapEntry};
 pub use fitting::PlacementError;
 pub use format::{RecoveredChunk, anchor, chunk, head, mark, walk};
-pub use layout::{Layout, LogAddress, SegmentIndex, StoredAddress};
+pub use layout::{Layout, SegmentIndex};
 pub use log::{Log, LogConfig};
-pub use owner::Owner;
+pub use owner::{Move, Owner};
 pub use placement::{
     Placement, PlacementHandle, PlacementIsolation, PlacementTarget, ReclaimGroup, UnitReference,
 };
@@ -57,3 +59,4 @@ pub use statistics::{HandleStatistics, LogStatistics};
 pub use stream::{PerKind, Stream, StreamKind, Streams};
 pub use supply::PURPOSE_SEGMENT;
 pub use token::{TOKEN_NOBODY, TOKEN_USER, is_for_user};
+pub use writer::Appended;

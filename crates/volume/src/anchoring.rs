@@ -7,9 +7,9 @@ use crate::endurance::Endurance;
 use crate::lent::Lent;
 use crate::loss::AcceptedLoss;
 use crate::map::{self, GROUP_LEAVES, Maps, OpenGroup};
-use crate::owner_bytes;
+use crate::{owner_bytes, positions};
 use diecut_log::anchor::Anchor;
-use diecut_log::{Log, LogAddress, StoredAddress, Stream};
+use diecut_log::{Log, LogAddress, MapEntry, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{LogicalBlock, SpaceToken};
 use zerocopy::FromBytes;
@@ -204,24 +204,24 @@ impl Anchoring {
         let map = &lent.maps.volumes[usize::from(open.volume)];
         let scratch = &mut self.scratch;
         let entries = map.leaf(leaf);
-        let empty = entries.iter().all(|entry| *entry == StoredAddress::NONE);
+        let empty = entries.iter().all(|entry| *entry == MapEntry::NONE);
         scratch.resize(IU_SIZE_BYTES, 0xff);
         let words = <[U32]>::mut_from_bytes(scratch).expect("whole words");
         for (word, entry) in words.iter_mut().zip(entries) {
-            *word = entry.get().0.into();
+            *word = positions::of(entry.get()).into();
         }
         scratch[entries.len() * 4..].fill(0xff);
         let mut place = LogAddress::NONE;
         // A leaf that became empty is written, too: only its record tells recovery that the anchor's is not needed any more.
-        let is_named = map.leaves[leaf].get().is_place();
+        let is_named = map.leaves[leaf].is_place();
         if !empty || is_named && !mutant!("volume: empty leaf not recorded") {
             match lent.log.append(Stream::Map, map::leaf_tag(open.volume, leaf), scratch, lent.space) {
-                Some(address) => place = address,
+                Some(appended) => place = appended.address,
                 None => return false,
             }
         }
         let map = &mut lent.maps.volumes[usize::from(open.volume)];
-        let old = std::mem::replace(&mut map.leaves[leaf], place.into()).get();
+        let old = std::mem::replace(&mut map.leaves[leaf], place);
         map.dirty[open.group] &= !(1 << bit);
         if old.is_place() {
             lent.log.invalidate(old);

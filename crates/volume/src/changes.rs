@@ -9,7 +9,7 @@ use crate::map::{
 };
 use crate::placing;
 use crate::waiting::Waiting;
-use diecut_log::{Log, LogAddress, PlacementHandle, PlacementTarget, Stream};
+use diecut_log::{Check, Log, LogAddress, MapEntry, PlacementHandle, PlacementTarget, Stream};
 use diecut_units::{Payload, Time, mark, mutant};
 use std::collections::VecDeque;
 
@@ -208,14 +208,15 @@ impl Changes {
             let iu = write.first + u64::from(write.done);
             let content = write.payload.iu(write.done);
             let tag = map::tag(volume, iu);
-            let Some(address) = lent.log.append(stream, tag, content, lent.space) else {
+            let Some(appended) = lent.log.append(stream, tag, content, lent.space) else {
                 let progress = no_room(stream, lent);
                 if matches!(progress, Progress::Refused(_)) {
                     self.keep_promise(promised);
                 }
                 return progress;
             };
-            let old = lent.maps.set(volume, iu, address);
+            let entry = MapEntry::data(appended.address, Check::of(appended.checksum));
+            let old = lent.maps.set(volume, iu, entry);
             if old.is_place() {
                 lent.log.invalidate(old);
             }
@@ -276,7 +277,7 @@ fn try_deallocate(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent
             if lent.maps.get(volume, iu) == LogAddress::NONE {
                 continue;
             }
-            let old = lent.maps.set(volume, iu, LogAddress::NONE);
+            let old = lent.maps.set(volume, iu, MapEntry::NONE);
             if old.is_place() {
                 lent.log.invalidate(old);
             }
@@ -300,7 +301,7 @@ fn try_lose(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent) -> P
             return no_room(Stream::USER, lent);
         }
         for iu in *first..*first + part {
-            let old = lent.maps.set(volume, iu, LogAddress::LOST);
+            let old = lent.maps.set(volume, iu, LogAddress::LOST.into());
             if old.is_place() {
                 lent.log.invalidate(old);
             }

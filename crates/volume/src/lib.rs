@@ -29,6 +29,7 @@ mod map;
 mod opening;
 mod owner_bytes;
 mod placing;
+mod positions;
 mod purging;
 mod reads;
 mod rest;

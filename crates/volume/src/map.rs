@@ -1,4 +1,4 @@
-use diecut_log::{Log, LogAddress, Owner, StoredAddress};
+use diecut_log::{Log, LogAddress, MapEntry, Move, Owner};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_units::mutant;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ pub(crate) const NOTE_IUS_MAX: usize = 4 * LEAF_ENTRIES;
 /// Leaves without entries that a piece of a deallocation passes over, at most: some ten microseconds.
 const PIECE_LEAVES: usize = 8 * 1024;
 /// Memory of a map that ends is given back in pieces of so many entries: a huge page.
-const END_PIECE_ENTRIES: usize = (2 << 20) / size_of::<StoredAddress>();
+const END_PIECE_ENTRIES: usize = (2 << 20) / size_of::<MapEntry>();
 
 /// The page map of one volume. A volume that was deleted keeps its map until all of it has ended: till then the log counts its
 /// places as live, and the cleaner may ask for them.
@@ -60,9 +60,9 @@ pub(crate) struct VolumeMap {
     pub exists: bool,
     pub size_ius: u64,
     pub used_ius: u64,
-    pub entries: Vec<StoredAddress>,
+    pub entries: Vec<MapEntry>,
     /// Where each leaf was last written; `NONE` if it has no entries, or never was.
-    pub leaves: Vec<StoredAddress>,
+    pub leaves: Vec<LogAddress>,
     /// One bit for each leaf that changed since it was written, one word for each group.
     pub dirty: Vec<u64>,
     /// One bit for each leaf that was seen to have no entries since it changed last, one word for each group.
@@ -88,7 +88,7 @@ impl VolumeMap {
     /// `NONE`, and nobody needs to look.
     fn may_have_entries(&self, leaf: usize) -> bool {
         let has = |bits: &[u64]| bits[leaf / GROUP_LEAVES] >> (leaf % GROUP_LEAVES) & 1 != 0;
-        (self.leaves[leaf] != StoredAddress::NONE || has(&self.dirty)) && !has(&self.empty)
+        (self.leaves[leaf] != LogAddress::NONE || has(&self.dirty)) && !has(&self.empty)
     }
     /// The first leaf from `leaf` on, before `end`, that may have entries.
     fn next_with_entries(&self, leaf: usize, end: usize) -> Option<usize> {
@@ -104,11 +104,11 @@ impl VolumeMap {
             let (start, leaf_end) = (leaf * LEAF_ENTRIES, self.entries.len().min((leaf + 1) * LEAF_ENTRIES));
             from = from.max(start);
             let end = range.end.min(leaf_end);
-            let found = self.entries[from..end].iter().position(|entry| *entry != StoredAddress::NONE);
+            let found = self.entries[from..end].iter().position(|entry| *entry != MapEntry::NONE);
             if let Some(at) = found {
                 break from + at;
             }
-            let is_none = |entry: &StoredAddress| *entry == StoredAddress::NONE;
+            let is_none = |entry: &MapEntry| *entry == MapEntry::NONE;
             if end == leaf_end && self.entries[start..from].iter().all(is_none) {
                 self.empty[leaf / GROUP_LEAVES] |= 1 << (leaf % GROUP_LEAVES);
             }
@@ -121,7 +121,7 @@ impl VolumeMap {
         let last_leaf = range.end.min(first + NOTE_IUS_MAX).div_ceil(LEAF_ENTRIES);
         let gap = (first / LEAF_ENTRIES..last_leaf).find(|leaf| !self.may_have_entries(*leaf));
         let end = range.end.min(first + NOTE_IUS_MAX).min(gap.map_or(usize::MAX, |leaf| leaf * LEAF_ENTRIES));
-        let last = self.entries[first..end].iter().rposition(|entry| *entry != StoredAddress::NONE);
+        let last = self.entries[first..end].iter().rposition(|entry| *entry != MapEntry::NONE);
         Some(first..first + last.expect("the first one is there") + 1)
     }
     /// Where entries may be, as ranges of entries.
@@ -148,7 +148,7 @@ impl VolumeMap {
                 places.filter(|place| place.is_place()).for_each(&mut invalidate);
                 entries -= LEAF_ENTRIES;
             }
-            let place = std::mem::replace(&mut self.leaves[leaf], StoredAddress::NONE).get();
+            let place = std::mem::replace(&mut self.leaves[leaf], LogAddress::NONE);
             if place.is_place() {
                 invalidate(place);
             }
@@ -178,29 +178,29 @@ impl VolumeMap {
         for leaf in range.start / LEAF_ENTRIES..range.end.div_ceil(LEAF_ENTRIES) {
             if self.may_have_entries(leaf) {
                 let (from, end) = (leaf * LEAF_ENTRIES, (leaf + 1) * LEAF_ENTRIES);
-                self.entries[from.max(range.start)..end.min(range.end)].fill(StoredAddress::NONE);
+                self.entries[from.max(range.start)..end.min(range.end)].fill(MapEntry::NONE);
                 self.mark_dirty(from);
             }
         }
     }
     /// Entries of a leaf.
-    pub fn leaf(&self, leaf: usize) -> &[StoredAddress] {
+    pub fn leaf(&self, leaf: usize) -> &[MapEntry] {
         let end = self.entries.len().min((leaf + 1) * LEAF_ENTRIES);
         &self.entries[leaf * LEAF_ENTRIES..end]
     }
 }
 
 /// Lengthens a table of places by ones that name nothing.
-fn grow(table: &mut Vec<StoredAddress>, len: usize) {
+fn grow<T: FromZeros + Clone>(table: &mut Vec<T>, len: usize) {
     if table.is_empty() {
         // Memory as it comes from the operating system: no page of it is touched.
-        *table = StoredAddress::new_vec_zeroed(len).expect("a map finds room");
+        *table = T::new_vec_zeroed(len).expect("a map finds room");
         diecut_units::prefer_huge_pages(table);
         return;
     }
     table.reserve_exact(len.saturating_sub(table.len()));
     diecut_units::prefer_huge_pages(table);
-    table.resize(len, StoredAddress::NONE);
+    table.resize(len, T::new_zeroed());
 }
 
 /// A group whose leaves are being written.
@@ -241,15 +241,21 @@ impl Maps {
     pub fn get(&self, volume: u16, iu: u64) -> LogAddress {
         self.volumes[usize::from(volume)].entries[iu as usize].get()
     }
+    /// Entries of a range.
     #[inline]
-    pub fn set(&mut self, volume: u16, iu: u64, address: LogAddress) -> LogAddress {
+    pub fn entries(&self, volume: u16, first: u64, count: u32) -> &[MapEntry] {
+        &self.volumes[usize::from(volume)].entries[first as usize..][..count as usize]
+    }
+    /// Changes an entry. The place that it named.
+    #[inline]
+    pub fn set(&mut self, volume: u16, iu: u64, entry: MapEntry) -> LogAddress {
         let volume = &mut self.volumes[usize::from(volume)];
-        let old = std::mem::replace(&mut volume.entries[iu as usize], address.into()).get();
+        let old = std::mem::replace(&mut volume.entries[iu as usize], entry).get();
         volume.mark_dirty(iu as usize);
         // What was lost takes no room.
         volume.used_ius += u64::from(!old.is_place());
         debug_assert!(volume.used_ius > 0, "I-M13: a volume knows how many of its IUs hold data");
-        volume.used_ius -= u64::from(!address.is_place());
+        volume.used_ius -= u64::from(!entry.get().is_place());
         old
     }
     /// Of a range of a volume, the first part that has entries; see [`VolumeMap::next_part`].
@@ -302,8 +308,8 @@ impl Maps {
         if (tag >> 48) as u16 != volume {
             return false;
         }
-        let entry = self.entry(tag).filter(|entry| entry.get() == place);
-        entry.map(|entry| *entry = StoredAddress::NONE).is_some()
+        let entry = self.entry_mut(tag).filter(|entry| entry.get() == place);
+        entry.map(|entry| *entry = MapEntry::NONE).is_some()
     }
     /// Whether a deleted volume of this number still has a map.
     pub fn is_ending(&self, volume: u16) -> bool {
@@ -356,7 +362,7 @@ impl Maps {
                 used += 1;
                 count(place);
             }
-            volume.leaves.iter().map(|leaf| leaf.get()).filter(|leaf| leaf.is_place()).for_each(&mut count);
+            volume.leaves.iter().copied().filter(|leaf| leaf.is_place()).for_each(&mut count);
             assert_eq!(if volume.exists { used } else { 0 }, volume.used_ius, "I-M13: used IUs");
         }
         counts
@@ -384,7 +390,7 @@ impl Maps {
                 iu = ((leaf + 1) * LEAF_ENTRIES) as u64;
                 continue;
             }
-            if map.entries[iu as usize] == StoredAddress::NONE {
+            if map.entries[iu as usize] == MapEntry::NONE {
                 start.get_or_insert(iu);
             } else if let Some(start) = start.take() {
                 found.push(note(NOTE_DEALLOCATE, volume, start, iu - start));
@@ -410,14 +416,25 @@ impl Maps {
             iu += run.len() as u64;
         }
     }
-    fn entry(&mut self, tag: u64) -> Option<&mut StoredAddress> {
+    /// What the tag of an IU names.
+    fn entry_mut(&mut self, tag: u64) -> Option<&mut MapEntry> {
+        let iu = (tag & ((1 << 48) - 1)) as usize;
+        self.volumes.get_mut((tag >> 48) as usize)?.entries.get_mut(iu)
+    }
+    /// Where what a tag names lies.
+    fn place_of(&self, tag: u64) -> Option<LogAddress> {
         match leaf_of(tag) {
-            Some((volume, leaf)) => self.volumes.get_mut(usize::from(volume))?.leaves.get_mut(leaf),
+            Some((volume, leaf)) => self.volumes.get(usize::from(volume))?.leaves.get(leaf).copied(),
             None => {
-                let iu = (tag & ((1 << 48) - 1)) as usize;
-                self.volumes.get_mut((tag >> 48) as usize)?.entries.get_mut(iu)
+                let entries = &self.volumes.get((tag >> 48) as usize)?.entries;
+                entries.get((tag & ((1 << 48) - 1)) as usize).map(|entry| entry.get())
             }
         }
+    }
+    fn leaf_moved(&mut self, volume: u16, leaf: usize, moved: &Move) -> bool {
+        let leaves = self.volumes.get_mut(usize::from(volume)).map(|map| &mut map.leaves);
+        let place = leaves.and_then(|leaves| leaves.get_mut(leaf)).filter(|place| **place == moved.from);
+        place.map(|place| *place = moved.to).is_some()
     }
 }
 
@@ -425,40 +442,41 @@ impl Owner for Maps {
     fn live(&mut self, entries: &[(u64, LogAddress)], live: &mut Vec<bool>) {
         live.clear();
         if entries.first().is_some_and(|(tag, _)| leaf_of(*tag).is_some()) {
-            live.extend(
-                entries.iter().map(|(tag, place)| self.entry(*tag).is_some_and(|e| e.get() == *place)),
-            );
+            live.extend(entries.iter().map(|(tag, place)| self.place_of(*tag) == Some(*place)));
             return;
         }
         // Independent loads: the processor overlaps their misses.
         live.extend(entries.iter().map(|(tag, place)| {
             let volume = self.volumes.get((tag >> 48) as usize);
-            volume.and_then(|v| v.entries.get((tag & ((1 << 48) - 1)) as usize)) == Some(&(*place).into())
+            let entry = volume.and_then(|v| v.entries.get((tag & ((1 << 48) - 1)) as usize));
+            entry.is_some_and(|entry| entry.get() == *place)
         }));
     }
 
     fn is_live(&mut self, tag: u64, place: LogAddress) -> bool {
-        self.entry(tag).is_some_and(|entry| entry.get() == place)
+        self.place_of(tag) == Some(place)
     }
 
-    fn moved(&mut self, tag: u64, old: LogAddress, new: LogAddress, sequence: u64) -> bool {
-        match self.entry(tag) {
-            Some(entry) if entry.get() == old => *entry = new.into(),
+    fn moved(&mut self, moved: Move) -> bool {
+        let Move { tag, from, to, checksum, sequence } = moved;
+        if let Some((volume, leaf)) = leaf_of(tag) {
+            return self.leaf_moved(volume, leaf, &moved);
+        }
+        match self.entry_mut(tag) {
+            Some(entry) if entry.get() == from => *entry = entry.moved_to(to, checksum),
             _ => return false,
         }
-        if leaf_of(tag).is_none() {
-            let (volume, iu) = ((tag >> 48) as u16, (tag & ((1 << 48) - 1)) as usize);
-            let map = &mut self.volumes[usize::from(volume)];
-            map.mark_dirty(iu);
-            // A chunk that found another place keeps its sequence: leaves written since it was appended name the old place.
-            let group = iu / LEAF_ENTRIES / GROUP_LEAVES;
-            map.visited[group] = map.visited[group].min(sequence);
-            if let Some(open) = &mut self.open_group
-                && (open.volume, open.group) == (volume, group)
-                && !mutant!("volume: moved chunk forgotten in an open group")
-            {
-                open.entered = open.entered.min(sequence);
-            }
+        let (volume, iu) = ((tag >> 48) as u16, (tag & ((1 << 48) - 1)) as usize);
+        let map = &mut self.volumes[usize::from(volume)];
+        map.mark_dirty(iu);
+        // A chunk that found another place keeps its sequence: leaves written since it was appended name the old place.
+        let group = iu / LEAF_ENTRIES / GROUP_LEAVES;
+        map.visited[group] = map.visited[group].min(sequence);
+        if let Some(open) = &mut self.open_group
+            && (open.volume, open.group) == (volume, group)
+            && !mutant!("volume: moved chunk forgotten in an open group")
+        {
+            open.entered = open.entered.min(sequence);
         }
         true
     }
@@ -492,7 +510,7 @@ mod test {
         pages * 4096
     }
 
-    /// Goal: a volume is made in one short step, whatever its size. Method: the map of 4 TiB, which is 4 GiB of entries, is made
+    /// Goal: a volume is made in one short step, whatever its size. Method: the map of 4 TiB, which is 8 GiB of entries, is made
     /// and looked at in a few places; next to no memory becomes resident.
     #[test]
     fn a_map_takes_memory_as_it_is_written() {
@@ -502,8 +520,8 @@ mod test {
         maps.volume(1).resize(1 << 30, 1);
         for iu in [0, 1 << 29, (1 << 30) - 1] {
             assert_eq!(maps.get(1, iu), LogAddress::NONE);
-            assert_eq!(maps.set(1, iu, LogAddress(7)), LogAddress::NONE);
-            assert_eq!(maps.get(1, iu), LogAddress(7));
+            assert_eq!(maps.set(1, iu, LogAddress::at(7).into()), LogAddress::NONE);
+            assert_eq!(maps.get(1, iu), LogAddress::at(7));
         }
         // Other tests of this process take some, too.
         let taken = resident_bytes().saturating_sub(before);
@@ -525,12 +543,12 @@ mod test {
             found
         };
         for round in 0..3 {
-            maps.set(0, iu, LogAddress(round));
+            maps.set(0, iu, LogAddress::at(round).into());
             assert_eq!(maps.next_part(0, 0, count), Some((iu, 1)), "round {round}");
             let around = [note(NOTE_DEALLOCATE, 0, 0, iu), note(NOTE_DEALLOCATE, 0, iu + 1, count - iu - 1)];
             assert_eq!(holes(&maps), around, "round {round}");
             assert_eq!(maps.piece(0, 0, count, 1), (LEAF_ENTRIES as u64, 0), "round {round}");
-            maps.set(0, iu, LogAddress::NONE);
+            maps.set(0, iu, MapEntry::NONE);
             assert_eq!(maps.next_part(0, 0, count), None, "round {round}: seen to be empty");
             assert_eq!(holes(&maps), [note(NOTE_DEALLOCATE, 0, 0, count)], "round {round}");
             assert_eq!(maps.volume(0).written_parts(), [], "round {round}");
@@ -547,22 +565,22 @@ mod test {
         maps.volume(3).resize((leaves * LEAF_ENTRIES - 5) as u64, 1);
         let mut expected = std::collections::BTreeSet::new();
         let ranges = [0..1, 2 * LEAF_ENTRIES..9 * LEAF_ENTRIES, 5 << 20..(5 << 20) + 3 * END_ENTRIES];
-        for (place, iu) in ranges.into_iter().flatten().enumerate() {
-            maps.set(3, iu as u64, LogAddress(place as u32));
-            expected.insert(place as u32);
+        for (place, iu) in (0..).map(LogAddress::at).zip(ranges.into_iter().flatten()) {
+            maps.set(3, iu as u64, place.into());
+            expected.insert(place);
         }
         // One leaf is on flash and not dirty, one was lost.
-        maps.volume(3).leaves[5] = LogAddress(u32::MAX / 2).into();
-        expected.insert(u32::MAX / 2);
+        maps.volume(3).leaves[5] = LogAddress::at(1 << 39);
+        expected.insert(LogAddress::at(1 << 39));
         maps.volume(3).dirty[0] &= !(1 << 5);
-        maps.set(3, (leaves * LEAF_ENTRIES - 6) as u64, LogAddress::LOST);
+        maps.set(3, (leaves * LEAF_ENTRIES - 6) as u64, LogAddress::LOST.into());
         maps.delete(3);
         let mut steps = 0;
         while maps.has_ending() {
             let mut given_back = 0;
             maps.end_step(|place| {
                 given_back += 1;
-                assert!(expected.remove(&place.0), "{place:?} is given back twice, or was never there");
+                assert!(expected.remove(&place), "{place:?} is given back twice, or was never there");
             });
             assert!(given_back <= END_ENTRIES + END_ENTRIES / LEAF_ENTRIES, "{given_back} in one step");
             steps += 1;

@@ -28,6 +28,7 @@
 use crate::endurance::EnduranceFigures;
 use crate::loss::AcceptedLoss;
 use crate::map::{self, LEAF_VOLUME, Maps};
+use crate::positions;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -88,7 +89,7 @@ pub(crate) fn encode(
     for (volume, map) in existing() {
         let (volume, size_ius) = ((volume as u16).into(), map.size_ius.into());
         bytes.extend(VolumeHeader { volume, reserved: 0.into(), size_ius }.as_bytes());
-        map.leaves.iter().for_each(|leaf| bytes.extend(U32::from(leaf.get().0).as_bytes()));
+        map.leaves.iter().for_each(|leaf| bytes.extend(U32::from(positions::of(*leaf)).as_bytes()));
     }
     let (ius, records) = (accepted.ius.into(), accepted.records.into());
     bytes.extend(Habits { magic: HABITS_MAGIC, reserved: 0.into(), ius, records }.as_bytes());

@@ -1,6 +1,6 @@
 //! Which stream a write goes to: its handle, in the reclaim group that its host chose or in that with most room; and whether a chosen group has room.
 
-use diecut_log::{Log, PlacementTarget, ReclaimGroup, StoredAddress, Stream};
+use diecut_log::{Log, MapEntry, PlacementTarget, ReclaimGroup, Stream};
 use diecut_units::mutant;
 
 /// The stream of a write that begins now.
@@ -29,18 +29,13 @@ pub(crate) fn group_ius(exported_ius: u64, log: &Log) -> u64 {
 
 /// Whether the group that a write chose has room for it, where its IUs lie so far. What lies there already takes no more.
 #[inline]
-pub(crate) fn has_room(
-    target: PlacementTarget,
-    places: &[StoredAddress],
-    exported_ius: u64,
-    log: &Log,
-) -> bool {
+pub(crate) fn has_room(target: PlacementTarget, entries: &[MapEntry], exported_ius: u64, log: &Log) -> bool {
     let Some(group) = log.layout().streams.chosen_group(target) else { return true };
-    let is_elsewhere = |place: &&StoredAddress| {
-        let place = place.get();
+    let is_elsewhere = |entry: &&MapEntry| {
+        let place = entry.get();
         !place.is_place() || log.group_of(place) != group
     };
-    let more = places.iter().filter(is_elsewhere).count() as u64;
+    let more = entries.iter().filter(is_elsewhere).count() as u64;
     let live = log.live_ius(group).unwrap_or(0);
     more == 0
         || live + more <= group_ius(exported_ius, log)

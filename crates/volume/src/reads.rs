@@ -1,9 +1,10 @@
-//! Reads: what is staged is copied, the rest is read from flash in runs, and checked.
+//! Reads: what is staged is copied, the rest is read from flash in runs, and checked: against what the medium says beside it, and
+//! against what the map knew of it when it was asked for.
 
 use crate::contract::{IuRange, VolumeCompletion, VolumeError, VolumeToken};
 use crate::copies::{Copies, CopyRequest, Reading};
 use crate::lent::LentOver;
-use diecut_log::{Log, LogAddress, TOKEN_USER};
+use diecut_log::{Check, Log, LogAddress, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Slab};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, SpaceToken};
 
@@ -47,6 +48,22 @@ struct Part {
     of: PartOf,
     address: LogAddress,
     first_iu: u64,
+    checks: Checks,
+}
+
+/// What the map knows of the content of a part. Most parts are one IU, and need no memory for it.
+enum Checks {
+    One(Check),
+    Run(Vec<Check>),
+}
+
+impl Checks {
+    fn as_slice(&self) -> &[Check] {
+        match self {
+            Checks::One(check) => std::slice::from_ref(check),
+            Checks::Run(checks) => checks,
+        }
+    }
 }
 
 /// What a request to the log is for.
@@ -62,6 +79,8 @@ enum PartOf {
 pub(crate) struct Reads {
     operations: Slab<ReadOperation>,
     parts: Slab<Part>,
+    /// Lists of checks that are not in use.
+    spare_checks: Vec<Vec<Check>>,
     pub copies: Copies,
 }
 
@@ -87,7 +106,8 @@ impl Reads {
         {
             let is_wanted = request.destination.is_some();
             let destination = request.into_destination(lent);
-            let part = Part { of: PartOf::Whole { token, is_wanted }, address, first_iu };
+            let checks = self.checks(volume, first_iu, iu_count, lent);
+            let part = Part { of: PartOf::Whole { token, is_wanted }, address, first_iu, checks };
             return self.read_part(part, iu_count, destination, lent);
         }
         self.read_in_pieces(request, lent, completions);
@@ -161,11 +181,30 @@ impl Reads {
             }
             let count = run_len(volume, iu, address, iu_count - done, lent);
             let buffer = rest.split_to(count as usize * iu_bytes);
-            let part = Part { of: PartOf::Piece(pieces.operation), address, first_iu: iu };
+            let checks = self.checks(volume, iu, count, lent);
+            let part = Part { of: PartOf::Piece(pieces.operation), address, first_iu: iu, checks };
             self.read_part(part, count, buffer, lent);
             pieces.pending += 1;
             done += count;
         }
+    }
+
+    /// What is known of what a range holds now: it may have other content, at another place, before the read ends.
+    #[inline]
+    fn checks<S: EraseBlockSpace + ?Sized>(
+        &mut self,
+        volume: u16,
+        first_iu: u64,
+        iu_count: u32,
+        lent: &LentOver<'_, S>,
+    ) -> Checks {
+        let entries = lent.maps.entries(volume, first_iu, iu_count);
+        if let [entry] = entries {
+            return Checks::One(entry.check());
+        }
+        let mut checks = self.spare_checks.pop().unwrap_or_default();
+        checks.extend(entries.iter().map(|entry| entry.check()));
+        Checks::Run(checks)
     }
 
     /// All pieces of a read were asked for. Its answer, if there was none to ask for.
@@ -213,8 +252,13 @@ impl Reads {
         log: &mut Log,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        let Part { of, address, first_iu } = self.parts.remove((completion.token.0 & 0xffff_ffff) as u32);
-        let result = outcome(address, first_iu, &completion, log);
+        let Part { of, address, first_iu, checks } =
+            self.parts.remove((completion.token.0 & 0xffff_ffff) as u32);
+        let result = outcome(address, first_iu, checks.as_slice(), &completion, log);
+        if let Checks::Run(mut checks) = checks {
+            checks.clear();
+            self.spare_checks.push(checks);
+        }
         let SpaceCompletion { destination, oob, .. } = completion;
         log.unpin(address, oob);
         match of {
@@ -267,13 +311,15 @@ impl ReadRequest {
 fn outcome(
     address: LogAddress,
     first_iu: u64,
+    checks: &[Check],
     completion: &SpaceCompletion,
     log: &Log,
 ) -> Result<(), VolumeError> {
     let lost = |iu: u32| VolumeError::Unrecovered { iu: first_iu + u64::from(iu) };
     match (&completion.result, &completion.destination, &completion.oob) {
         (Ok(()), Some(data), Some(oob)) => {
-            log.verify(address, log.layout().content_mode().bytes_per_iu(), data, oob).map_err(lost)
+            let iu_bytes = log.layout().content_mode().bytes_per_iu();
+            log.verify(address, iu_bytes, data, oob, checks).map_err(lost)
         }
         (Err(SpaceError::PowerLost), ..) => Err(VolumeError::Gone),
         _ => Err(lost(0)),
@@ -314,7 +360,7 @@ fn run_len<S: EraseBlockSpace + ?Sized>(
 ) -> u32 {
     let limit = lent.log.run_limit(address).min(limit);
     let follows = |count: &u32| {
-        let next = LogAddress(address.0 + count);
+        let next = address.plus(*count);
         lent.maps.get(volume, iu + u64::from(*count)) == next && lent.log.staged(next).is_none()
     };
     (1..limit).find(|count| !follows(count)).unwrap_or(limit)

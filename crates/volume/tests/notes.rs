@@ -4,7 +4,7 @@
 mod common;
 
 use common::{FakeSpace, Random, shape};
-use diecut_log::{Log, LogAddress, LogConfig, Owner, Placement, Stream};
+use diecut_log::{Log, LogAddress, LogConfig, Move, Owner, Placement, Stream};
 use diecut_units::{ContentMode, Span, Time};
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ impl Owner for Places {
     fn is_live(&mut self, tag: u64, place: LogAddress) -> bool {
         self.places.get(&tag) == Some(&place)
     }
-    fn moved(&mut self, tag: u64, old: LogAddress, new: LogAddress, _sequence: u64) -> bool {
-        let is_live = self.is_live(tag, old);
+    fn moved(&mut self, moved: Move) -> bool {
+        let is_live = self.is_live(moved.tag, moved.from);
         if is_live {
-            self.places.insert(tag, new);
+            self.places.insert(moved.tag, moved.to);
         }
         is_live
     }
@@ -67,8 +67,8 @@ impl World {
     /// Overwrites a tag, when there is room.
     fn write(&mut self, tag: u64) {
         for _ in 0..100_000 {
-            if let Some(place) = self.log.append(Stream::USER, tag, &tag.to_le_bytes(), &mut self.space) {
-                if let Some(old) = self.owner.places.insert(tag, place) {
+            if let Some(appended) = self.log.append(Stream::USER, tag, &tag.to_le_bytes(), &mut self.space) {
+                if let Some(old) = self.owner.places.insert(tag, appended.address) {
                     self.log.invalidate(old);
                 }
                 return self.log.publish();

@@ -33,14 +33,14 @@ impl CopyRead {
     /// The content of an entry, in what was read.
     pub fn content<'a>(&self, entry: &CopyEntry, data: &'a [u8]) -> &'a [u8] {
         let size = data.len() / self.run.count as usize;
-        let at = (entry.place.0 - self.run.first.0) as usize * size;
+        let at = entry.place.distance_from(self.run.first) as usize * size;
         &data[at..at + size]
     }
 
     /// Checks what was read, and keeps the checksums for the copies.
     pub fn check(&mut self, data: &[u8], oob: &[u8], segments: &Segments) -> bool {
-        let end = self.run.first.0 + self.run.count;
-        let within = |entry: &CopyEntry| (self.run.first.0..end).contains(&entry.place.0);
+        let end = self.run.first.plus(self.run.count);
+        let within = |entry: &CopyEntry| (self.run.first..end).contains(&entry.place);
         debug_assert!(self.entries.iter().all(within), "I-L34: what is copied was read");
         let mut pages = segments.page_check(self.run.first, oob);
         for index in 0..self.entries.len() {
@@ -123,7 +123,7 @@ impl Copies {
         collector.last = here;
         match &mut collector.run {
             Some(read) if joins => {
-                read.run.count = place.0 - read.run.first.0 + 1;
+                read.run.count = place.distance_from(read.run.first) + 1;
                 read.entries.push(entry);
                 None
             }

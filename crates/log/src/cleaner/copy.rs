@@ -5,7 +5,7 @@ use super::copies::CopyRead;
 use crate::head::Origin;
 use crate::token::copy_token;
 use crate::writer::Writer;
-use crate::{Owner, ReclaimGroup, Stream};
+use crate::{Move, Owner, ReclaimGroup, Stream};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion};
 
@@ -112,7 +112,14 @@ fn place(
             let content = read.content(entry, buffer);
             let copied = writer.append_checked(stream, entry.tag, content, entry.checksum, space);
             let Some(new) = copied else { return false };
-            if owner.moved(entry.tag, entry.place, new, writer.next_sequence - 1) {
+            let moved = Move {
+                tag: entry.tag,
+                from: entry.place,
+                to: new,
+                checksum: entry.checksum,
+                sequence: writer.next_sequence - 1,
+            };
+            if owner.moved(moved) {
                 diecut_units::mark!("log: cleaner moved live data");
                 writer.segments.invalidate(entry.place);
                 writer.count_moved(from);

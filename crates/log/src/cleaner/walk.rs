@@ -2,11 +2,11 @@
 
 use super::Cleaner;
 use super::victim::NextHead;
+use crate::Owner;
 use crate::head::{self, Head};
 use crate::segments::NO_BLOCK;
 use crate::token::head_token;
 use crate::writer::Writer;
-use crate::{LogAddress, Owner};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion};
 
@@ -128,9 +128,9 @@ impl Cleaner {
     /// Wants copies of the data of a chunk that lives.
     fn want_live(&mut self, head: &Head, bytes: &[u8], writer: &Writer, owner: &mut impl Owner) {
         self.entries.clear();
-        let first = writer.segments.address(head.segment, head.offset + 1).0;
-        let records = head::records(bytes, head.data_count.into()).enumerate();
-        self.entries.extend(records.map(|(record, tag)| (tag, LogAddress(first + record as u32))));
+        let first = writer.segments.address(head.segment, head.offset + 1);
+        let records = (0..).zip(head::records(bytes, head.data_count.into()));
+        self.entries.extend(records.map(|(record, tag)| (tag, first.plus(record))));
         owner.live(&self.entries, &mut self.live);
         let (entries, lives) = (std::mem::take(&mut self.entries), std::mem::take(&mut self.live));
         let mut collector = self.copies.collect();

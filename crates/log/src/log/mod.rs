@@ -13,8 +13,10 @@ use crate::segments::{self, Run, Segments};
 use crate::staging::Staging;
 use crate::supply::Supply;
 use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE, group_in};
-use crate::writer::{Pace, Writer};
-use crate::{HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream, StreamKind};
+use crate::writer::{Appended, Pace, Writer};
+use crate::{
+    Check, HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream, StreamKind,
+};
 use diecut_units::token::space::KIND_MASK;
 use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, SpaceToken};
@@ -182,7 +184,7 @@ impl Log {
         self.writer.has_room(stream, space)
     }
 
-    /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for. In staging it is at once
+    /// Appends an IU. Gives where it is, or `None` if staging, space or the cleaner must be waited for. In staging it is at once
     /// readable; [`Log::publish`] makes it survive the process.
     #[inline]
     pub fn append(
@@ -191,7 +193,7 @@ impl Log {
         tag: u64,
         content: &[u8],
         space: &mut dyn EraseBlockSpace,
-    ) -> Option<LogAddress> {
+    ) -> Option<Appended> {
         self.writer.append(stream, tag, content, space)
     }
 
@@ -386,13 +388,21 @@ impl Log {
         segments::usable_ius(&layout, segments::count_for(&layout, space))
     }
 
-    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages.
+    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages, and against what the owner knows of their
+    /// content: `checks` from the first IU on, as far as there are some.
     ///
     /// # Errors
     /// The number of the first IU, counted from `first`, that is not what was written there.
     #[inline]
-    pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
-        self.writer.segments.verify(first, iu_bytes, data, oob)
+    pub fn verify(
+        &self,
+        first: LogAddress,
+        iu_bytes: usize,
+        data: &[u8],
+        oob: &[u8],
+        checks: &[Check],
+    ) -> Result<(), u32> {
+        self.writer.segments.verify(first, iu_bytes, data, oob, checks)
     }
 
     /// The stream of a segment, if it lies on flash and holds something.

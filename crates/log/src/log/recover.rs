@@ -4,7 +4,7 @@ use super::Log;
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
 use crate::supply::Supply;
-use crate::{LogAddress, RecoveredChunk, SegmentIndex, StoredAddress, Stream, TOKEN_NOBODY};
+use crate::{LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, TOKEN_NOBODY};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ impl Log {
     ///
     /// # Panics
     /// If a part goes beyond the map.
-    pub fn adopt_places(&mut self, entries: &mut [StoredAddress], parts: &[Range<usize>]) -> (u64, u64) {
+    pub fn adopt_places(&mut self, entries: &mut [MapEntry], parts: &[Range<usize>]) -> (u64, u64) {
         let staging = &self.writer.staging;
         self.writer
             .segments
@@ -56,7 +56,7 @@ impl Log {
     }
 
     /// Addresses from here on do not lie on flash: no leaf can name them.
-    pub fn places_end(&self) -> u32 {
+    pub fn places_end(&self) -> LogAddress {
         self.writer.segments.places_end()
     }
 

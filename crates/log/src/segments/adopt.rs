@@ -3,7 +3,7 @@
 use super::{Blocks, NO_BLOCK, Segment, SegmentState, Segments};
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
-use crate::{LogAddress, StoredAddress, Stream};
+use crate::{LogAddress, MapEntry, SegmentIndex, Stream};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -96,24 +96,28 @@ impl Segments {
     /// If a part goes beyond the map.
     pub fn adopt_places(
         &mut self,
-        entries: &mut [StoredAddress],
+        entries: &mut [MapEntry],
         parts: &[Range<usize>],
         is_staged: impl Fn(LogAddress, &Segments) -> bool,
     ) -> (u64, u64) {
         // A map is large: what holds for all places of a segment is looked up once, and the rest goes through them again.
         // Chunks found in staging were told by their records only: see [`Segments::places_end`].
         let is_whole = |segment: &Segment| segment.exists() && !segment.blocks.contains(&NO_BLOCK);
-        let (shift, segment_ius) = (self.layout.segment_shift, self.layout.segment_ius);
+        let segment_ius = self.layout.segment_ius;
         let mut counts = vec![0u32; self.list.len()];
         let (mut used, mut odd) = (0, false);
-        for entry in parts.iter().flat_map(|part| &entries[part.clone()]).map(|entry| entry.get().0) {
-            used += u64::from(entry != LogAddress::NONE.0);
-            match counts.get_mut((entry >> shift) as usize) {
+        for entry in parts.iter().flat_map(|part| &entries[part.clone()]).map(|entry| entry.get()) {
+            if !entry.is_place() {
+                odd |= entry != LogAddress::NONE;
+                continue;
+            }
+            used += 1;
+            match counts.get_mut(self.layout.segment_of(entry).0 as usize) {
                 Some(count) => {
                     *count += 1;
-                    odd |= entry & ((1 << shift) - 1) >= segment_ius;
+                    odd |= self.layout.offset_of(entry) >= segment_ius;
                 }
-                None => odd |= entry != LogAddress::NONE.0,
+                None => odd = true,
             }
         }
         odd |= counts.iter().zip(&self.list).any(|(count, segment)| *count > 0 && !is_whole(segment));
@@ -127,7 +131,7 @@ impl Segments {
         let mut lost = 0;
         used = 0;
         for part in parts {
-            for entry in entries[part.clone()].iter_mut().filter(|entry| **entry != StoredAddress::NONE) {
+            for entry in entries[part.clone()].iter_mut().filter(|entry| **entry != MapEntry::NONE) {
                 let place = entry.get();
                 if place == LogAddress::LOST {
                     continue;
@@ -145,9 +149,8 @@ impl Segments {
     }
 
     /// Addresses from here on do not lie on flash: no leaf can name them.
-    pub fn places_end(&self) -> u32 {
-        // The numbers of segments are chosen so that all addresses fit.
-        self.flash_count << self.layout.segment_shift
+    pub fn places_end(&self) -> LogAddress {
+        self.layout.address(SegmentIndex(self.flash_count), 0)
     }
 
     /// Whether there is a block behind a place that the owner's leaves name.

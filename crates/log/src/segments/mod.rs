@@ -62,7 +62,7 @@ impl std::ops::IndexMut<u32> for Segments {
 /// Segments that blocks and addresses suffice for.
 pub(crate) fn count_for(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
     let blocks = (0..space.unit_count()).map(|unit| space.blocks_of_unit(UnitIndex(unit)));
-    // The last numbers are those of staged chunks, and of the addresses that are no places.
+    // Leaves and anchors name places by 4 bytes. The last numbers are those of staged chunks, and of what is no place there.
     let numbers = (u32::MAX >> layout.segment_shift) - 1 - STAGED_MAX;
     (blocks.min().unwrap_or(0) * layout.groups).min(numbers)
 }
@@ -118,7 +118,7 @@ impl Segments {
     /// Counts a place as live.
     #[inline]
     pub fn validate(&mut self, address: LogAddress) {
-        let index = (address.0 >> self.layout.segment_shift) as usize;
+        let index = self.layout.segment_of(address).0 as usize;
         let valid = &mut self.valid[index];
         *valid += 1;
         if let Some(home) = self.homes.get(index) {
@@ -130,7 +130,7 @@ impl Segments {
     /// Counts a place as dead.
     #[inline]
     pub fn invalidate(&mut self, address: LogAddress) {
-        let index = (address.0 >> self.layout.segment_shift) as usize;
+        let index = self.layout.segment_of(address).0 as usize;
         let valid = &mut self.valid[index];
         assert!(*valid > 0, "I-L2: a place dies once");
         *valid -= 1;

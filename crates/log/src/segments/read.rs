@@ -2,7 +2,7 @@
 
 use super::Segments;
 use crate::mark::{self, Mark};
-use crate::{Layout, LogAddress};
+use crate::{Check, Layout, LogAddress};
 use diecut_units::{BufferMut, BufferPool, checksum, mutant};
 use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, LogicalBlock, SpaceToken};
 
@@ -20,20 +20,28 @@ fn passes(is_expected: bool, is_a_mark: impl FnOnce() -> bool) -> bool {
 }
 
 impl Segments {
-    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages. `Err` is the number of the first IU,
-    /// counted from `first`, that is not what was written there.
+    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages, and against `checks` as far as there are
+    /// some. `Err` is the number of the first IU, counted from `first`, that is not what was written there.
     #[inline]
-    pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
+    pub fn verify(
+        &self,
+        first: LogAddress,
+        iu_bytes: usize,
+        data: &[u8],
+        oob: &[u8],
+        checks: &[Check],
+    ) -> Result<(), u32> {
         if data.len() == iu_bytes {
             // Most reads are of one IU: of one page.
-            return if self.is_as_written(first, data, oob) { Ok(()) } else { Err(0) };
+            let check = checks.first().copied().unwrap_or_default();
+            return if self.is_as_written(first, data, oob, check) { Ok(()) } else { Err(0) };
         }
-        self.verify_pages(first, iu_bytes, data, oob)
+        self.verify_pages(first, iu_bytes, data, oob, checks)
     }
 
     /// Whether one IU is what was written at a place, and for it: see [`PageCheck::is_as_written`].
     #[inline]
-    fn is_as_written(&self, place: LogAddress, data: &[u8], oob: &[u8]) -> bool {
+    fn is_as_written(&self, place: LogAddress, data: &[u8], oob: &[u8], check: Check) -> bool {
         let (index, offset) = (self.index_of(place), self.layout.offset_of(place));
         let Layout { shape, .. } = &self.layout;
         let segment = &self[index];
@@ -49,14 +57,23 @@ impl Segments {
         let page_ius = shape.ius_per_page();
         let is_ours =
             passes(mark::is_of(mark, &expected, page_ius), || mark::decode(mark, page_ius).is_some());
-        is_ours && mark::checksum_of(mark, self.layout.page(offset).1) == checksum(data)
+        let sum = checksum(data);
+        is_ours && mark::checksum_of(mark, self.layout.page(offset).1) == sum && check.fits(sum)
     }
 
-    fn verify_pages(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
+    fn verify_pages(
+        &self,
+        first: LogAddress,
+        iu_bytes: usize,
+        data: &[u8],
+        oob: &[u8],
+        checks: &[Check],
+    ) -> Result<(), u32> {
         let mut pages = self.page_check(first, oob);
         let offset = self.layout.offset_of(first);
         for (index, iu) in data.chunks_exact(iu_bytes).enumerate() {
-            if !pages.is_as_written(offset + index as u32, checksum(iu)) {
+            let (sum, check) = (checksum(iu), checks.get(index).copied().unwrap_or_default());
+            if !pages.is_as_written(offset + index as u32, sum) || !check.fits(sum) {
                 return Err(index as u32);
             }
         }

@@ -15,7 +15,7 @@ use crate::placement::Placement;
 use crate::segments::{NO_BLOCK, STAGED_MAX, Segments};
 use crate::stream::PerStream;
 use crate::token::TOKEN_APPEND;
-use crate::{Layout, LogAddress, Owner, PerKind, Stream, StreamKind, Streams};
+use crate::{Layout, LogAddress, Move, Owner, PerKind, Stream, StreamKind, Streams};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, ProtectedRegion, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceToken};
 use std::collections::VecDeque;
@@ -411,8 +411,9 @@ impl Staging {
             place.first_unit * segments.layout.unit_ius,
         );
         for record in 0..data {
-            let (from, to) = (LogAddress(from.0 + record), LogAddress(to.0 + record));
-            if owner.moved(slot.record(record), from, to, sequence) {
+            let (from, to) = (from.plus(record), to.plus(record));
+            let checksum = slot.chunk().checksums[record as usize];
+            if owner.moved(Move { tag: slot.record(record), from, to, checksum, sequence }) {
                 segments.invalidate(from);
                 segments.validate(to);
             }

@@ -22,6 +22,15 @@ use diecut_vssd::space::EraseBlockSpace;
 pub(crate) use pace::Pace;
 use placing::Placing;
 
+/// An IU that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Where it lies.
+    pub address: LogAddress,
+    /// CRC-32C of its content.
+    pub checksum: u32,
+}
+
 /// What appends.
 pub(crate) struct Writer {
     pub segments: Segments,
@@ -257,7 +266,7 @@ impl Writer {
         (!stream.policy().is_paced || self.paces[group].allows()) && self.open_chunk(stream, space).is_some()
     }
 
-    /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for.
+    /// Appends an IU. Gives where it is, or `None` if staging, space or the cleaner must be waited for.
     #[inline]
     pub fn append(
         &mut self,
@@ -265,22 +274,20 @@ impl Writer {
         tag: u64,
         content: &[u8],
         space: &mut dyn EraseBlockSpace,
-    ) -> Option<LogAddress> {
-        if !stream.policy().is_paced {
-            return self.append_checked(stream, tag, content, checksum(content), space);
-        }
-        let group = self.group_of(stream);
-        if !self.paces[group].allows() {
+    ) -> Option<Appended> {
+        let group = stream.policy().is_paced.then(|| self.group_of(stream));
+        if group.is_some_and(|group| !self.paces[group].allows()) {
             return None;
         }
-        let address = self.append_checked(stream, tag, content, checksum(content), space);
-        if address.is_some() {
+        let checksum = checksum(content);
+        let address = self.append_checked(stream, tag, content, checksum, space)?;
+        if let Some(group) = group {
             self.paces[group].take();
         }
-        address
+        Some(Appended { address, checksum })
     }
 
-    /// As [`Writer::append`], with the content's checksum: that of a copy is the one it was read with.
+    /// As [`Writer::append`], with the content's checksum: that of a copy is the one it was read with. Gives its place.
     pub fn append_checked(
         &mut self,
         stream: Stream,

@@ -5,9 +5,10 @@ use super::{AGAIN, Found, is_again, numbers, token};
 use crate::lent::Lent;
 use crate::loss::Missing;
 use crate::owner_bytes::{self, OwnerBytes};
+use crate::positions;
+use diecut_log::PURPOSE_SEGMENT;
 use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::walk::SEQUENCE_MAX;
-use diecut_log::{LogAddress, PURPOSE_SEGMENT};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::space::{BlockRun, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError};
 
@@ -124,7 +125,7 @@ fn adopt(mut anchor: Anchor, found: &mut Found, lent: &mut Lent) {
                 let volume = lent.maps.volume(number);
                 volume.exists = true;
                 volume.resize(size_ius, anchor.sequence);
-                volume.leaves = leaves.into_iter().map(|leaf| LogAddress(leaf).into()).collect();
+                volume.leaves = leaves.into_iter().map(positions::leaf_at).collect();
             }
         }
         None => found.findings.miss(Missing::AnchorContent),

@@ -180,7 +180,7 @@ impl HeadWalk {
         let place = layout.address(SegmentIndex(segment), head.offset + first);
         let bytes = stream_bytes(&head, layout.content_mode().bytes_per_iu());
         let is_right = match (&completion.result, &completion.destination, &completion.oob) {
-            (Ok(()), Some(data), Some(oob)) => lent.log.verify(place, bytes, data, oob).is_ok(),
+            (Ok(()), Some(data), Some(oob)) => lent.log.verify(place, bytes, data, oob, &[]).is_ok(),
             _ => false,
         };
         if !is_right && !is_again(completion.token) {

@@ -6,7 +6,8 @@ use crate::contract::VolumeIndex;
 use crate::lent::Lent;
 use crate::loss::{Missing, Recovery};
 use crate::map::{self, LEAF_ENTRIES};
-use diecut_log::{Log, LogAddress, RecoveredChunk, StoredAddress};
+use crate::positions;
+use diecut_log::{Log, LogAddress, MapEntry, RecoveredChunk};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::space::{IoClass, SpaceCompletion};
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ impl LeafRun {
     fn is_followed_by(&self, volume: u16, leaf: usize, place: LogAddress, log: &Log) -> bool {
         self.volume == volume
             && self.leaf + self.count as usize == leaf
-            && self.place.0 + self.count == place.0
+            && self.place.plus(self.count) == place
             && self.count < log.run_limit(self.place)
     }
 
@@ -77,10 +78,10 @@ impl LeafReads {
     }
 
     /// Runs of leaves that are where they are said to be. The others.
-    fn find_runs(&mut self, leaves: &[(u32, u64)], found: &Found, lent: &Lent) -> Vec<LeafRun> {
+    fn find_runs(&mut self, leaves: &[(LogAddress, u64)], found: &Found, lent: &Lent) -> Vec<LeafRun> {
         let mut gone = Vec::new();
         for (volume, map) in (0..).zip(&lent.maps.volumes) {
-            for (leaf, place) in map.leaves.iter().map(|place| place.get()).enumerate() {
+            for (leaf, place) in map.leaves.iter().copied().enumerate() {
                 if !place.is_place() {
                     continue;
                 }
@@ -120,7 +121,9 @@ impl LeafReads {
         let run = self.runs[numbers(completion.token).1 as usize];
         lent.log.unpin(run.place, None);
         let is_right = match (&completion.result, &completion.destination, &completion.oob) {
-            (Ok(()), Some(data), Some(oob)) => lent.log.verify(run.place, IU_SIZE_BYTES, data, oob).is_ok(),
+            (Ok(()), Some(data), Some(oob)) => {
+                lent.log.verify(run.place, IU_SIZE_BYTES, data, oob, &[]).is_ok()
+            }
             _ => false,
         };
         if is_right {
@@ -128,7 +131,7 @@ impl LeafReads {
         } else if run.count > 1 || !run.is_again {
             // Each by itself, and that twice.
             for (step, leaf) in (0..).zip(run.leaves()) {
-                let place = LogAddress(run.place.0 + step);
+                let place = run.place.plus(step);
                 let is_again = run.count == 1;
                 self.runs.push(LeafRun { volume: run.volume, leaf, count: 1, place, is_again });
             }
@@ -145,13 +148,8 @@ impl LeafReads {
         let mut names_nothing = false;
         let words = <[U32]>::ref_from_bytes(data).expect("leaves are whole IUs");
         for (entry, word) in entries[run.leaf * LEAF_ENTRIES..].iter_mut().zip(words) {
-            let place = LogAddress(word.get());
-            let is_lost = place.0 >= end && place != LogAddress::NONE;
-            // What a host made uncorrectable, or was lost and accepted as that, says so. Anything else is the place of a chunk
-            // that was in staging when the leaf was written, and its records tell more.
-            let is_unknown = is_lost && place != LogAddress::LOST;
-            names_nothing |= is_unknown;
-            *entry = if is_unknown { LogAddress::UNKNOWN } else { place }.into();
+            *entry = positions::entry_at(word.get(), end);
+            names_nothing |= entry.get() == LogAddress::UNKNOWN;
         }
         if names_nothing {
             self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
@@ -166,7 +164,7 @@ impl LeafReads {
         let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
         map.entries[first..end].fill(LogAddress::UNKNOWN.into());
         for leaf in run.leaves() {
-            map.leaves[leaf] = StoredAddress::NONE;
+            map.leaves[leaf] = LogAddress::NONE;
             map.mark_dirty(leaf * LEAF_ENTRIES);
         }
         self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
@@ -197,11 +195,11 @@ impl LeafReads {
 
 /// Whether what lies at a place is the leaf that the anchor or a record says: a place whose leaf is not needed any more
 /// can hold anything by now. `leaves` are the leaves of segments that the anchor does not cover, in order of their places.
-fn is_leaf(place: LogAddress, tag: u64, leaves: &[(u32, u64)], found: &Found, log: &Log) -> bool {
+fn is_leaf(place: LogAddress, tag: u64, leaves: &[(LogAddress, u64)], found: &Found, log: &Log) -> bool {
     let segment = log.layout().segment_of(place);
     let anchored = found.anchor.segments.get(&segment);
     let is_covered = anchored.is_some_and(|(generation, _)| log.generation(segment.0) == Some(*generation));
-    is_covered || leaves.binary_search(&(place.0, tag)).is_ok()
+    is_covered || leaves.binary_search(&(place, tag)).is_ok()
 }
 
 /// A leaf is lost: what of it no record told is missing, or was empty.
@@ -216,7 +214,7 @@ fn judge_lost((number, leaf): (u16, usize), was_emptied: bool, found: &mut Found
         // Nothing was lost: the store gave the leaf's segment back because nothing in it was needed any more. What
         // was deallocated since the anchor has its records; the rest of the leaf was empty before.
         diecut_units::mark!("volume: leaf of an older version was empty");
-        unknown.for_each(|entry| *entry = StoredAddress::NONE);
+        unknown.for_each(|entry| *entry = MapEntry::NONE);
         found.findings.emptied_leaves += 1;
     } else if unknown.map(|entry| *entry = LogAddress::LOST.into()).count() > 0 {
         found.findings.miss(Missing::Leaf { volume: VolumeIndex(number), leaf: leaf as u64 });
@@ -238,8 +236,8 @@ fn count_places(found: &mut Found, lent: &mut Lent) {
             diecut_units::mark!("volume: places lost");
             found.findings.miss(Missing::Places { volume: VolumeIndex(number), ius: lost_ius });
         }
-        for leaf in volume.leaves.iter().filter(|leaf| **leaf != StoredAddress::NONE) {
-            lent.log.validate(leaf.get());
+        for leaf in volume.leaves.iter().filter(|leaf| **leaf != LogAddress::NONE) {
+            lent.log.validate(*leaf);
         }
     }
 }

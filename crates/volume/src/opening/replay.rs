@@ -187,12 +187,12 @@ impl Replay {
     }
 
     /// Leaves of segments that the anchor does not cover, in the order of their places.
-    pub fn leaves(&self) -> Vec<(u32, u64)> {
+    pub fn leaves(&self) -> Vec<(LogAddress, u64)> {
         let mut leaves = Vec::new();
         for (chunk, place) in self.chunks.iter().zip(&self.places) {
             if chunk.head.stream == Stream::Map {
                 let records = 0..u32::from(chunk.head.data_count);
-                leaves.extend(records.map(|record| (place.0 + 1 + record, chunk.record(record))));
+                leaves.extend(records.map(|record| (place.plus(1 + record), chunk.record(record))));
             }
         }
         leaves.sort_unstable();
@@ -221,14 +221,14 @@ impl Replay {
                 }
                 let volume = lent.maps.volumes.get_mut(usize::from(volume));
                 if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
-                    *place = self.place(index, record).into();
+                    *place = self.place(index, record);
                 }
             }
         }
     }
 
     fn place(&self, chunk: usize, record: u32) -> LogAddress {
-        LogAddress(self.places[chunk].0 + 1 + record)
+        self.places[chunk].plus(1 + record)
     }
 
     /// Whether a volume was deleted after a record.

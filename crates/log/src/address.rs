@@ -1,0 +1,175 @@
+//! Places in the log, and what a map keeps of each IU.
+//!
+//! A map has one entry of 8 bytes for each IU: the [entry of the new format](../../../docs/design/one-format.md#entry), and two things that are
+//! said in memory only. An entry of zeros says that nothing was written, so a table of any size begins as memory that nobody touched.
+
+use zerocopy::FromZeros;
+
+/// Bits of the number of a place.
+const PLACE_BITS: u32 = 40;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+/// Place and state.
+const ADDRESS_MASK: u64 = (1 << 43) - 1;
+/// States, above the place.
+const DATA: u64 = 1 << PLACE_BITS;
+const LOST: u64 = 3 << PLACE_BITS;
+/// In memory only.
+const UNKNOWN: u64 = 7 << PLACE_BITS;
+/// In memory only: the check is that of the content. Nobody knows it of what the format of before names.
+const IS_CHECKED: u64 = 1 << 45;
+const CHECK_SHIFT: u32 = 48;
+
+/// Place of one IU in the log: segment and offset within it. `LogAddress::NONE` means "nowhere".
+///
+/// It is the lower part of a [`MapEntry`], so each becomes the other without a branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
+#[repr(transparent)]
+pub struct LogAddress(u64);
+
+impl LogAddress {
+    /// No place: never written, or deallocated.
+    pub const NONE: LogAddress = LogAddress(0);
+    /// There was something, but the medium lost where.
+    pub const LOST: LogAddress = LogAddress(LOST);
+    /// Where there is something, if there is, cannot be told yet: only while a restart replays records, one of which may say so.
+    pub const UNKNOWN: LogAddress = LogAddress(UNKNOWN);
+
+    /// The place of this number: IUs are counted through all segments, each of which has as many numbers.
+    #[inline]
+    pub fn at(number: u64) -> LogAddress {
+        debug_assert!(number <= PLACE_MASK, "I-L42: places have 40 bits");
+        LogAddress(DATA | number)
+    }
+
+    /// Whether it names a place.
+    #[inline]
+    pub fn is_place(self) -> bool {
+        self.0 >> PLACE_BITS == DATA >> PLACE_BITS
+    }
+
+    /// The number of a place.
+    #[inline]
+    pub fn number(self) -> u64 {
+        self.0 & PLACE_MASK
+    }
+
+    /// The place that lies so many IUs behind it.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, ius: u32) -> LogAddress {
+        LogAddress(self.0 + u64::from(ius))
+    }
+
+    /// How many IUs a place lies behind another one of its segment.
+    #[inline]
+    pub fn distance_from(self, before: LogAddress) -> u32 {
+        debug_assert!(before <= self, "I-L42: places are counted forwards");
+        (self.0 - before.0) as u32
+    }
+}
+
+/// What is known of the content of an IU besides its place: the lower half of its CRC-32C, or nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Check(Option<u16>);
+
+impl Check {
+    /// Nothing is.
+    pub const UNKNOWN: Check = Check(None);
+
+    /// That of content with this checksum.
+    #[inline]
+    pub fn of(checksum: u32) -> Check {
+        Check(Some(checksum as u16))
+    }
+
+    /// Whether content with this checksum may be what is meant.
+    #[inline]
+    pub fn fits(self, checksum: u32) -> bool {
+        self.0.is_none_or(|check| check == checksum as u16)
+    }
+}
+
+/// What a map says of one IU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(transparent)]
+pub struct MapEntry(u64);
+
+impl MapEntry {
+    /// Nothing was written.
+    pub const NONE: MapEntry = MapEntry(0);
+
+    /// Data with this check lies at a place.
+    #[inline]
+    pub fn data(place: LogAddress, check: Check) -> MapEntry {
+        let check = check.0.map_or(0, |check| u64::from(check) << CHECK_SHIFT | IS_CHECKED);
+        MapEntry(place.0 | check)
+    }
+
+    /// The place.
+    #[inline]
+    pub fn get(self) -> LogAddress {
+        LogAddress(self.0 & ADDRESS_MASK)
+    }
+
+    /// What is known of the content.
+    #[inline]
+    pub fn check(self) -> Check {
+        Check((self.0 & IS_CHECKED != 0).then_some((self.0 >> CHECK_SHIFT) as u16))
+    }
+
+    /// The same content at another place, where it was read with this checksum. What was known of it before stays: it says more than a
+    /// medium that may have lost a write.
+    #[inline]
+    #[must_use]
+    pub fn moved_to(self, place: LogAddress, checksum: u32) -> MapEntry {
+        let check = if self.check() == Check::UNKNOWN { Check::of(checksum) } else { self.check() };
+        MapEntry::data(place, check)
+    }
+}
+
+impl From<LogAddress> for MapEntry {
+    /// Nothing is known of the content.
+    #[inline]
+    fn from(address: LogAddress) -> MapEntry {
+        MapEntry(address.0)
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: bits of an entry are those of the format. Method: entries written by hand.
+    #[test]
+    fn the_bits_of_an_entry() {
+        let place = LogAddress::at(0x12_3456_789a);
+        assert_eq!(MapEntry::from(place), MapEntry(0x0112_3456_789a));
+        let entry = MapEntry::data(place, Check::of(0xdead_beef));
+        assert_eq!(entry, MapEntry(0xbeef_2112_3456_789a));
+        assert_eq!((entry.get(), entry.get().number()), (place, 0x12_3456_789a));
+        assert_eq!(MapEntry::NONE, MapEntry(0));
+        assert_eq!(MapEntry::from(LogAddress::NONE), MapEntry::NONE);
+        assert_eq!(MapEntry::from(LogAddress::LOST), MapEntry(0x0300_0000_0000));
+        for none in [LogAddress::NONE, LogAddress::LOST, LogAddress::UNKNOWN] {
+            assert!(!none.is_place(), "{none:?}");
+            assert_eq!(MapEntry::from(none).get(), none);
+        }
+        assert!(place.is_place() && LogAddress::at(0).is_place());
+        assert_eq!(place.plus(7).distance_from(place), 7);
+    }
+
+    /// Goal: a check that is known refuses other content, one that is not refuses none, and a move keeps or learns it. Method:
+    /// checksums whose lower halves differ, or do not.
+    #[test]
+    fn a_check_is_kept_or_learned() {
+        let (from, to) = (LogAddress::at(3), LogAddress::at(4));
+        let unknown = MapEntry::from(from);
+        assert!(unknown.check().fits(0) && unknown.check().fits(0x1234_5678));
+        let learned = unknown.moved_to(to, 0xaaaa_5678);
+        assert_eq!(learned, MapEntry::data(to, Check::of(0x5678)));
+        assert!(learned.check().fits(0x5678) && !learned.check().fits(0x5679));
+        let zero = MapEntry::data(from, Check::of(0));
+        assert!(zero.check().fits(0x1_0000) && !zero.check().fits(1), "a check of zero is one, too");
+        assert_eq!(learned.moved_to(from, 1).check(), Check::of(0x5678), "what was known stays");
+    }
+}
