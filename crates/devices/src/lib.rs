@@ -3,7 +3,8 @@
 //! Place in the flow: above the media. Whoever opens a device (the server, a recording, a benchmark, an application with a
 //! device in its process) makes a [`Device`] here and hands it to `shard` or `vssd` as a [`diecut_media::Media`]. There is
 //! one kind today: emulated NAND, in memory or in a file. With the feature `file-medium`, tests have a medium that asks its driver for
-//! all I/O; it is no [`Device`].
+//! all I/O; it is no [`Device`]. [`local`] opens files and block devices of this machine, and says what they are and what lies on them; no device
+//! is made of them yet.
 //!
 //! Invariants
 //! - A command goes to its medium by a `match`, not by a table of functions: another kind costs no command an indirection.

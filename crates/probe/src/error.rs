@@ -1,3 +1,4 @@
+use diecut_devices::local::LocalError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -26,12 +27,9 @@ pub enum ProbeError {
         /// Its path.
         path: PathBuf,
     },
-    /// Neither a file nor a block device.
-    #[error("{} is neither a file nor a block device", path.display())]
-    Kind {
-        /// Its path.
-        path: PathBuf,
-    },
+    /// It cannot be had at all.
+    #[error(transparent)]
+    Device(#[from] LocalError),
     /// There is no room to measure in.
     #[error("{} has {size_bytes} bytes, too few for {regions} regions of 16 blocks of {block_bytes} bytes each", path.display())]
     TooSmall {

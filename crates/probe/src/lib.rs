@@ -22,7 +22,8 @@ mod report;
 mod ring;
 mod spec;
 
-pub use drive::{DriveFacts, DriveKind};
+pub use diecut_devices::local::DriveKind;
+pub use drive::DriveFacts;
 pub use error::ProbeError;
 pub use independence::Verdict;
 pub use measure::run;

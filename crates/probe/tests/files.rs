@@ -108,8 +108,8 @@ fn what_cannot_be_measured_is_named() {
     let folder = folder();
     let path = file(folder.path(), &[0; 8192]);
     let said = |path: &Path, spec: &ProbeSpec| run(path, spec, &mut |_| ()).unwrap_err().to_string();
-    assert!(said(&folder.path().join("none"), &short()).contains("none cannot be opened"));
-    assert!(said(folder.path(), &short()).contains("neither a file nor a block device"));
+    assert!(said(&folder.path().join("none"), &short()).contains("none cannot be examined"));
+    assert!(said(folder.path(), &short()).contains("is a folder; name a file or a block device"));
     let small = said(&path, &short());
     assert!(small.contains("8192 bytes") || small.contains("O_DIRECT"), "{small}");
     assert!(said(&path, &ProbeSpec { block_bytes: 100, ..short() }).contains("100"));

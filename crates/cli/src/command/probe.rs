@@ -112,6 +112,7 @@ fn facts(facts: &DriveFacts) -> Vec<Vec<String>> {
             match facts.kind {
                 DriveKind::File => "file".to_owned(),
                 DriveKind::Block => "block device".to_owned(),
+                DriveKind::Partition => "partition".to_owned(),
             },
         ),
         ("size", Size(facts.size_bytes).to_string()),

@@ -1,5 +1,15 @@
-//! Files and block devices of this machine.
+//! Files and block devices of this machine: what they are, who uses them, what lies on them, and how one process has them alone.
+//!
+//! [`LocalDevice::open`] is the way in. It names who uses a device, and writes nothing; [`LocalDevice::contents`] says what writes would destroy.
 
 mod contents;
+mod error;
+mod open;
+mod properties;
+mod sysfs;
+mod users;
 
 pub use contents::{Class, Contents, Found, Source, Unreadable, Wipefs};
+pub use error::LocalError;
+pub use open::{Access, LocalDevice};
+pub use properties::{DriveKind, Properties};
