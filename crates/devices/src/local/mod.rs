@@ -4,6 +4,7 @@
 
 mod contents;
 mod error;
+mod labels;
 mod open;
 mod properties;
 mod sysfs;
@@ -11,5 +12,6 @@ mod users;
 
 pub use contents::{Class, Contents, Found, Source, Unreadable, Wipefs};
 pub use error::LocalError;
+pub use labels::{FoundLabel, LabelPlace, LabelingError, OtherCopy, change_label, format, read_label};
 pub use open::{Access, LocalDevice};
 pub use properties::{DriveKind, Properties};

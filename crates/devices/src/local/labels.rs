@@ -1,0 +1,317 @@
+use super::contents::{Class, Contents};
+use super::open::{Access, LocalDevice};
+use diecut_drives::{Label, LabelCopy, LabelError};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use uuid::Uuid;
+
+/// Bytes that are zeroed at once.
+const PIECE_BYTES: u64 = 64 << 10;
+/// What belongs to no erase block at each end of a drive.
+const MARGIN_BYTES: u64 = 1 << 20;
+/// What is zeroed around a signature that lies between: whole blocks of any drive.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Where labels lie: bytes that are read, written, and made durable.
+pub trait LabelPlace {
+    /// How many bytes there are.
+    fn size_bytes(&self) -> u64;
+
+    /// Fills a buffer from an offset on.
+    ///
+    /// # Errors
+    /// What the drive says.
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes a buffer at an offset.
+    ///
+    /// # Errors
+    /// What the drive says.
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// What the drive says. What was written before may be lost then, whatever a later call says.
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+/// The label of a drive, as it lies there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundLabel {
+    /// The newer whole copy.
+    pub label: Label,
+    /// The copy that the next change overwrites first.
+    pub next: LabelCopy,
+    /// How the other copy is.
+    pub other: OtherCopy,
+}
+
+/// The copy of a label that does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OtherCopy {
+    /// It says the same.
+    Same,
+    /// It is older: a change was cut short. It has this number.
+    Older(u64),
+    /// It is of the same number, and says something else: no program of ours leaves that.
+    Contradicts,
+    /// It is missing or damaged.
+    Bad(LabelError),
+}
+
+/// Why a label cannot be read, or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelingError {
+    /// No label can be gone by.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// The copies of a label contradict each other.
+    #[error(
+        "both copies of its label have the number {0} and say different things; which one is right nobody can tell"
+    )]
+    Contradiction(u64),
+    /// The drive is smaller than its label says.
+    #[error("it has {size_bytes} bytes, and {needed_bytes} are needed for how it is cut")]
+    TooSmall {
+        /// What it has.
+        size_bytes: u64,
+        /// What it takes.
+        needed_bytes: u64,
+    },
+    /// Something else lies on it.
+    #[error("it holds {}; nothing was written. What it holds is lost if this is forced", .0.join(" and "))]
+    Holds(Vec<String>),
+    /// It was a device of diecut before.
+    #[error(
+        "it is the device {device} of the server {server}; nothing was written. What that server has on it is lost if this is forced"
+    )]
+    Belongs {
+        /// Its UUID.
+        device: Uuid,
+        /// Whose it is.
+        server: Uuid,
+    },
+    /// It is this server's already.
+    #[error("it is the device {0} of this server already; nothing was written")]
+    Ours(Uuid),
+    /// The number of a label does not rise.
+    #[error("a label with number {new} cannot follow one with number {old}")]
+    Number {
+        /// On the drive.
+        old: u64,
+        /// To be written.
+        new: u64,
+    },
+    /// A label of another device is to be written.
+    #[error("it is the device {found}, and the label is of {wanted}")]
+    OtherDevice {
+        /// On the drive.
+        found: Uuid,
+        /// To be written.
+        wanted: Uuid,
+    },
+    /// After all was written something else is still recognized.
+    #[error("it still holds {} after it was overwritten; see whether somebody else writes to it", .0.join(" and "))]
+    Remains(Vec<String>),
+    /// The drive failed.
+    #[error("its label cannot be {what}: {error}")]
+    Io {
+        /// Read, written or flushed.
+        what: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+fn failed(what: &'static str) -> impl Fn(io::Error) -> LabelingError {
+    move |error| LabelingError::Io { what, error }
+}
+
+/// Reads the label of a drive.
+///
+/// # Errors
+/// If there is none to go by, or it is of a larger drive.
+pub fn read_label(place: &impl LabelPlace) -> Result<FoundLabel, LabelingError> {
+    let size_bytes = place.size_bytes();
+    if size_bytes < Label::DRIVE_BYTES_MIN {
+        return Err(LabelError::Missing.into());
+    }
+    let copy = |copy: LabelCopy| {
+        let mut bytes = vec![0; Label::SIZE_BYTES];
+        place.read(copy.offset(size_bytes), &mut bytes).map(|()| bytes)
+    };
+    let (first, second) = match (copy(LabelCopy::First), copy(LabelCopy::Second)) {
+        (Err(error), Err(_)) => return Err(failed("read")(error)),
+        // A copy that cannot be read is one that is damaged.
+        (first, second) => (first.unwrap_or_else(|_| damaged()), second.unwrap_or_else(|_| damaged())),
+    };
+    let (label, next) = Label::choose(&first, &second)?;
+    let other = match Label::decode(if next == LabelCopy::First { &first } else { &second }) {
+        Ok(other) if other == label => OtherCopy::Same,
+        Ok(other) if other.number == label.number => return Err(LabelingError::Contradiction(label.number)),
+        Ok(other) => OtherCopy::Older(other.number),
+        Err(error) => OtherCopy::Bad(error),
+    };
+    let needed_bytes = label.shape.needed_bytes();
+    if size_bytes < needed_bytes {
+        return Err(LabelingError::TooSmall { size_bytes, needed_bytes });
+    }
+    Ok(FoundLabel { label, next, other })
+}
+
+/// Bytes that are a label of which the check is wrong.
+fn damaged() -> Vec<u8> {
+    let mut bytes = vec![0; Label::SIZE_BYTES];
+    bytes[..8].copy_from_slice(b"DIECUTLB");
+    bytes
+}
+
+/// Changes the label of a drive: the older copy first, then a flush, then the other one (R11 in `docs/design/one-format.md`). The change holds when this
+/// returns; a cut before leaves the old label or the new one.
+///
+/// # Errors
+/// If the drive has no label of this device, or a number that is not lower.
+pub fn change_label(place: &mut impl LabelPlace, label: &Label) -> Result<(), LabelingError> {
+    let found = read_label(place)?;
+    if found.label.device != label.device {
+        let (found, wanted) = (Uuid::from_bytes(found.label.device), Uuid::from_bytes(label.device));
+        return Err(LabelingError::OtherDevice { found, wanted });
+    }
+    if found.label.number >= label.number {
+        return Err(LabelingError::Number { old: found.label.number, new: label.number });
+    }
+    write_copies(place, label, found.next)
+}
+
+fn write_copies(place: &mut impl LabelPlace, label: &Label, first: LabelCopy) -> Result<(), LabelingError> {
+    let bytes = label.encode();
+    place.write(first.offset(place.size_bytes()), &bytes).map_err(failed("written"))?;
+    if !diecut_units::mutant!("devices: both copies of a label are written before a flush") {
+        place.flush().map_err(failed("flushed"))?;
+    }
+    place.write(first.other().offset(place.size_bytes()), &bytes).map_err(failed("written"))?;
+    place.flush().map_err(failed("flushed"))
+}
+
+/// Makes a drive a device of diecut: what is recognized on it, and both of its margins, are zeroed, and it gets a label. `contents` is what lies on it.
+///
+/// # Errors
+/// If the drive is too small, or something lies on it and this is not forced. A device of this server is refused in any case: it is to be removed first.
+pub fn format(
+    place: &mut impl LabelPlace,
+    contents: &Contents,
+    label: &Label,
+    force: bool,
+) -> Result<(), LabelingError> {
+    let (size_bytes, needed_bytes) = (place.size_bytes(), label.shape.needed_bytes());
+    if size_bytes < needed_bytes {
+        return Err(LabelingError::TooSmall { size_bytes, needed_bytes });
+    }
+    if let Ok(found) = read_label(place) {
+        let (device, server) = (Uuid::from_bytes(found.label.device), Uuid::from_bytes(found.label.server));
+        if found.label.server == label.server {
+            return Err(LabelingError::Ours(device));
+        }
+        let is_alone = contents.found.iter().all(|found| found.class == Class::Diecut);
+        if !force && is_alone {
+            return Err(LabelingError::Belongs { device, server });
+        }
+    }
+    if !force && !contents.is_free() {
+        return Err(LabelingError::Holds(contents.words()));
+    }
+    // Nobody else takes the drive for theirs afterwards. Signatures lie at the ends, or in blocks of their own.
+    let end = LabelCopy::Second.offset(size_bytes);
+    zero(place, 0, MARGIN_BYTES)?;
+    zero(place, end, size_bytes - end)?;
+    for offset in contents.found.iter().flat_map(|found| &found.offsets) {
+        let begin = offset / BLOCK_BYTES * BLOCK_BYTES;
+        zero(place, begin, BLOCK_BYTES.min(size_bytes - begin))?;
+    }
+    place.flush().map_err(failed("flushed"))?;
+    write_copies(place, label, LabelCopy::First)
+}
+
+fn zero(place: &mut impl LabelPlace, begin: u64, len: u64) -> Result<(), LabelingError> {
+    let zeros = vec![0; PIECE_BYTES as usize];
+    let end = begin + len;
+    let mut at = begin;
+    while at < end {
+        let piece = (end - at).min(PIECE_BYTES);
+        place.write(at, &zeros[..piece as usize]).map_err(failed("written"))?;
+        at += piece;
+    }
+    Ok(())
+}
+
+/// A device that is open, through the page cache: labels are not blocks of the drive, and its end need not be one.
+struct Buffered {
+    file: File,
+    size_bytes: u64,
+}
+
+impl LabelPlace for Buffered {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, offset)
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl LocalDevice {
+    /// Opened once more, by its number: the name may be another file's by now.
+    fn buffered(&self) -> Result<Buffered, LabelingError> {
+        let path = format!("/proc/self/fd/{}", self.file().as_raw_fd());
+        let opened = OpenOptions::new().read(true).write(self.access() == Access::Own).open(path);
+        Ok(Buffered { file: opened.map_err(failed("opened"))?, size_bytes: self.properties().size_bytes })
+    }
+
+    /// Its label.
+    ///
+    /// # Errors
+    /// See [`read_label`].
+    pub fn label(&self) -> Result<FoundLabel, LabelingError> {
+        read_label(&self.buffered()?)
+    }
+
+    /// Makes it a device of diecut; see [`format`]. It looks by itself at what lies there, before and afterwards.
+    ///
+    /// # Errors
+    /// See [`format`].
+    ///
+    /// # Panics
+    /// If it was opened to look at only.
+    pub fn format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
+        assert_eq!(self.access(), Access::Own, "what is written to is owned");
+        let look = || Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"));
+        format(&mut self.buffered()?, &look()?, label, force)?;
+        let rest = look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
+        let rest: Vec<String> = rest.map(|found| found.words()).collect();
+        if rest.is_empty() { Ok(()) } else { Err(LabelingError::Remains(rest)) }
+    }
+
+    /// Changes its label; see [`change_label`].
+    ///
+    /// # Errors
+    /// See [`change_label`].
+    ///
+    /// # Panics
+    /// If it was opened to look at only.
+    pub fn change_label(&self, label: &Label) -> Result<(), LabelingError> {
+        assert_eq!(self.access(), Access::Own, "what is written to is owned");
+        change_label(&mut self.buffered()?, label)
+    }
+}
