@@ -223,7 +223,9 @@ impl From<&SpaceError> for Status {
             SpaceError::ReadOnly => Status::ReadOnly,
             SpaceError::NoRoom => Status::NoRoom,
             SpaceError::PowerLost => Status::PowerLost,
-            SpaceError::NotErased { .. } => unreachable!("no entry asks for an erase of what was freed"),
+            SpaceError::NotErased { .. } | SpaceError::FlushFailed => {
+                unreachable!("no entry asks for a flush, or for an erase of what was freed")
+            }
         }
     }
 }

@@ -3,28 +3,13 @@
 use diecut_drives::{DriveMedium, DriveShape};
 use diecut_emulator::drive::{Drive, DriveProfile, Stretch};
 use diecut_media::*;
-use diecut_testing::driven::{CarryOut, Driven};
+use diecut_testing::driven::Driven;
 use diecut_testing::planted::is_noticed;
 use diecut_units::*;
 
 const SIZE_BYTES: u64 = 40 << 20;
 
-/// The model of a drive carries out what its medium asks for.
-struct Model(Drive);
-
-impl CarryOut for Model {
-    fn begin(&mut self, intents: &mut Vec<Intent>, now: Time) {
-        intents.drain(..).for_each(|intent| self.0.submit(intent, now));
-    }
-    fn end(&mut self, now: Time, done: &mut Vec<IntentDone>) {
-        self.0.advance(now, done);
-    }
-    fn next_event(&self) -> Time {
-        self.0.next_event()
-    }
-}
-
-type OnDrive = Driven<DriveMedium, Model>;
+type OnDrive = Driven<DriveMedium, Drive>;
 
 fn on_drive(seed: u64) -> OnDrive {
     opened(Drive::new(DriveProfile::nvme(SIZE_BYTES), seed))
@@ -34,12 +19,12 @@ fn on_drive(seed: u64) -> OnDrive {
 fn opened(drive: Drive) -> OnDrive {
     let shape = DriveShape::plan(drive.profile().size_bytes, 4, Some(1 << 20)).unwrap();
     let medium = DriveMedium::new(shape, !drive.profile().is_durable_at_once, true);
-    Driven::new(medium, Model(drive))
+    Driven::new(medium, drive)
 }
 
 fn cut(mut medium: OnDrive) -> OnDrive {
-    medium.io.0.cut();
-    opened(medium.io.0)
+    medium.io.cut();
+    opened(medium.io)
 }
 
 fn block(lane: u16, index: u32) -> EraseBlockAddress {
@@ -104,7 +89,7 @@ fn a_flush_that_does_nothing_is_noticed() {
     let lies = || {
         for seed in 0..5 {
             let mut medium = on_drive(seed);
-            medium.io.0.faults_mut().lies.about_flushes = true;
+            medium.io.faults_mut().lies.about_flushes = true;
             conformance::flushed_content_survives_cuts(medium, seed, &mut cut);
         }
     };
@@ -129,7 +114,7 @@ fn after_a_failed_flush() {
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(flush(&mut medium, &mut now), Ok(()));
-    medium.io.0.faults_mut().flush_failures = 1;
+    medium.io.faults_mut().flush_failures = 1;
     assert_eq!(program(&mut medium, &mut now, block, 1), Ok(()));
     // Two that wait for each other, and a program under way.
     medium.flush(MediaToken(1), now);
@@ -154,7 +139,7 @@ fn after_a_failed_flush() {
         conformance::execute(&mut medium, &mut now, Operation::Erase { block: other }).result,
         Err(MediaError::DieOffline { block: other })
     );
-    assert_eq!(medium.io.0.statistics().flushes, 2, "the drive is not asked again");
+    assert_eq!(medium.io.statistics().flushes, 2, "the drive is not asked again");
 }
 
 /// Goal: refused commands are the answers of the contract, and leave their neighbours alone. Method: a stretch of each kind.
@@ -165,19 +150,19 @@ fn what_a_drive_refuses_is_told() {
     let at = (1 << 20) + 3 * (1 << 20) + 4096;
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
-    medium.io.0.faults_mut().unwritable = vec![Stretch { offset: at, len_bytes: 512 }];
+    medium.io.faults_mut().unwritable = vec![Stretch { offset: at, len_bytes: 512 }];
     assert_eq!(program(&mut medium, &mut now, block, 1), Err(MediaError::ProgramFailed { block, page: 1 }));
     assert_eq!(program(&mut medium, &mut now, block, 2), Ok(()));
     assert_eq!(read(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(read(&mut medium, &mut now, block, 1), Err(MediaError::Uncorrectable { block, page: 1 }));
     assert_eq!(read(&mut medium, &mut now, block, 2), Ok(()));
-    medium.io.0.faults_mut().is_full = true;
+    medium.io.faults_mut().is_full = true;
     assert_eq!(program(&mut medium, &mut now, block, 3), Err(MediaError::NoRoom { block, page: 3 }));
-    *medium.io.0.faults_mut() = Default::default();
+    *medium.io.faults_mut() = Default::default();
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
     assert_eq!(program(&mut medium, &mut now, block, 1), Ok(()));
-    medium.io.0.faults_mut().unreadable = vec![Stretch { offset: at - 4096, len_bytes: 4096 }];
+    medium.io.faults_mut().unreadable = vec![Stretch { offset: at - 4096, len_bytes: 4096 }];
     assert_eq!(read(&mut medium, &mut now, block, 0), Err(MediaError::Uncorrectable { block, page: 0 }));
     assert_eq!(read(&mut medium, &mut now, block, 1), Ok(()));
 }
@@ -189,11 +174,11 @@ fn a_drive_that_is_gone_says_so() {
     let block = block(3, 0);
     erase(&mut medium, &mut now, block);
     assert_eq!(program(&mut medium, &mut now, block, 0), Ok(()));
-    medium.io.0.faults_mut().is_gone = true;
+    medium.io.faults_mut().is_gone = true;
     let offline = Err(MediaError::DieOffline { block });
     assert_eq!(read(&mut medium, &mut now, block, 0), offline);
     assert!(medium.medium.is_gone());
-    let before = medium.io.0.next_event();
+    let before = medium.io.next_event();
     assert_eq!(read(&mut medium, &mut now, block, 0), offline);
     assert_eq!(program(&mut medium, &mut now, block, 1), offline);
     assert_eq!(flush(&mut medium, &mut now), Err(MediaError::FlushFailed));
@@ -217,21 +202,21 @@ fn discards_are_paced() {
     // The last one is used again before its turn comes; the first one waits for its own.
     erase(&mut medium, &mut now, block(1, 3));
     erase(&mut medium, &mut now, block(1, 0));
-    assert_eq!(medium.io.0.statistics().discards, 1, "an erase waits for a discard under way");
+    assert_eq!(medium.io.statistics().discards, 1, "an erase waits for a discard under way");
     assert_eq!(program(&mut medium, &mut now, block(1, 0), 0), Ok(()));
     assert_eq!(program(&mut medium, &mut now, block(1, 3), 0), Ok(()));
     while medium.next_event() < Time::NEVER {
         now = now.max(medium.next_event());
         medium.advance(now, &mut Vec::new());
     }
-    assert_eq!(medium.io.0.statistics().discards, 3);
+    assert_eq!(medium.io.statistics().discards, 3);
     // Three discards of 0.8 ms at least, and two pauses that are as long.
     assert!(now.since(began) >= Span::from_micros(5 * 800), "{:?}", now.since(began));
     for index in [0, 3] {
         assert_eq!(read(&mut medium, &mut now, block(1, index), 0), Ok(()));
     }
     let offset = |index: u64| (1 << 20) + (9 + index) * (1 << 20);
-    assert!(medium.io.0.durable(offset(1), 4096).iter().all(|byte| *byte == 0), "the drive forgot it");
+    assert!(medium.io.durable(offset(1), 4096).iter().all(|byte| *byte == 0), "the drive forgot it");
 }
 
 /// Goal: after an opening a block is read as it is, and is not programmed before an erase.
@@ -257,7 +242,7 @@ fn a_flush_that_failed_goes_along_with_lanes() {
     let (mut medium, mut now) = (on_drive(9), Time::ZERO);
     let mut other = medium.medium.empty_part();
     other.take_channel(&mut medium.medium, 3);
-    medium.io.0.faults_mut().flush_failures = 1;
+    medium.io.faults_mut().flush_failures = 1;
     erase(&mut medium, &mut now, block(1, 0));
     assert_eq!(program(&mut medium, &mut now, block(1, 0), 0), Ok(()));
     assert_eq!(flush(&mut medium, &mut now), Err(MediaError::FlushFailed));
@@ -293,7 +278,7 @@ fn lanes_go_from_part_to_part() {
         now = now.max(medium.next_event());
         medium.advance(now, &mut Vec::new());
     }
-    assert_eq!(medium.io.0.statistics().discards, 1, "the discard went along");
+    assert_eq!(medium.io.statistics().discards, 1, "the discard went along");
     assert!(rest.next_event() < Time::NEVER, "the other one stayed");
 }
 
@@ -326,7 +311,7 @@ fn a_program_that_ends_after_a_failed_flush_fails() {
 fn a_part_of_a_drive_that_is_gone_is_gone() {
     let (mut medium, mut now) = (on_drive(1), Time::ZERO);
     erase(&mut medium, &mut now, block(0, 0));
-    medium.io.0.faults_mut().is_gone = true;
+    medium.io.faults_mut().is_gone = true;
     assert!(program(&mut medium, &mut now, block(0, 0), 0).is_err());
     assert!(medium.medium.is_gone() && medium.medium.empty_part().is_gone());
 }

@@ -205,6 +205,8 @@ impl Start {
             costs,
             checked_blocks_per_unit,
             wear,
+            // Of drives, which are not recorded.
+            nonces: _,
         } = pool.clone();
         let WearConfig {
             window_ns,

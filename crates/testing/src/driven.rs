@@ -13,6 +13,20 @@ pub trait CarryOut {
     fn next_event(&self) -> Time;
 }
 
+/// The model of a drive.
+#[cfg(feature = "flash")]
+impl CarryOut for diecut_emulator::drive::Drive {
+    fn begin(&mut self, intents: &mut Vec<Intent>, now: Time) {
+        intents.drain(..).for_each(|intent| self.submit(intent, now));
+    }
+    fn end(&mut self, now: Time, done: &mut Vec<IntentDone>) {
+        self.advance(now, done);
+    }
+    fn next_event(&self) -> Time {
+        diecut_emulator::drive::Drive::next_event(self)
+    }
+}
+
 /// See the module.
 pub struct Driven<M, I> {
     /// The medium.

@@ -73,6 +73,7 @@ pub fn shape(content_mode: ContentMode, unsafe_units: u32) -> BlockShape {
         oob_size_bytes: 64,
         holder_oob_offset: 32,
         content_mode,
+        volatile_cache: false,
     }
 }
 
@@ -357,7 +358,12 @@ impl EraseBlockSpace for FakeSpace {
     fn work(&self) -> SpaceWork {
         self.work
     }
-    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+    fn allocate_described(
+        &mut self,
+        unit: UnitIndex,
+        purpose: Purpose,
+        _description: &[u8],
+    ) -> Result<LogicalBlock, SpaceError> {
         self.operations += 1;
         if self.no_room {
             return Err(SpaceError::NoRoom);
@@ -533,6 +539,29 @@ impl EraseBlockSpace for FakeSpace {
         let old = self.blocks.remove(&block).ok_or(error)?;
         self.limbo.push((block, old));
         Ok(())
+    }
+    fn read_description(&mut self, token: SpaceToken, block: LogicalBlock, destination: BufferMut) {
+        // Its blocks have no headers.
+        let result = Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: 0 });
+        let destination = Some(destination);
+        self.pending.push(Pending::Done(SpaceCompletion {
+            token,
+            result,
+            destination,
+            oob: None,
+            retries: 0,
+        }));
+    }
+    fn flush(&mut self, token: SpaceToken) {
+        self.operations += 1;
+        let (result, destination) = (Ok(()), None);
+        self.pending.push(Pending::Done(SpaceCompletion {
+            token,
+            result,
+            destination,
+            oob: None,
+            retries: 0,
+        }));
     }
     fn sync(&mut self, token: SpaceToken) {
         self.operations += 1;

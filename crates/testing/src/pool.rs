@@ -40,6 +40,32 @@ impl<M: Media> PoolWorld<M> {
             }
             None => Pool::open_from_flash(&mut media, config.clone(), now),
         };
+        PoolWorld::around(media, config, pool, now)
+    }
+
+    /// A pool that is made on a medium whose pages have no OOB areas, durable.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn make(media: M, config: PoolConfig, now: Time) -> PoolWorld<M> {
+        let pool = Pool::make_on_flash(&media, config.clone()).expect("there is room for a log");
+        let mut world = PoolWorld::around(media, config, pool, now);
+        world.make_durable();
+        world
+    }
+
+    /// Goes on until everything that was changed so far is durable.
+    ///
+    /// # Panics
+    /// If it never is.
+    pub fn make_durable(&mut self) {
+        self.pool.make_durable(&mut self.media, self.now);
+        while !self.pool.is_durable() {
+            assert!(self.step(), "the log of block states goes on");
+        }
+    }
+
+    fn around(media: M, config: PoolConfig, pool: Pool, now: Time) -> PoolWorld<M> {
         let mut world = PoolWorld { media, config, pool, now, answers: Vec::new() };
         while !world.pool.is_open() {
             assert!(world.pool.open_error().is_none(), "{:?}", world.pool.open_error());

@@ -6,7 +6,7 @@
 //!
 //! | space | who asks whom | bits 63..60 | below |
 //! |---|---|---|---|
-//! | [`media`] | rooms of a shard, the medium | pool, or catalog | of the pool: check, log of block states, or the place of an operation |
+//! | [`media`] | rooms of a shard, the medium | pool, or catalog | of the pool: check, log of block states, flush, or the place of an operation |
 //! | [`space`] | a store, its vSSD | - | bits 63..56 say who in the store; the rest is his |
 //! | [`volume`] | namespaces and the administration, a store | the administration | [`stamped`] tokens of namespaces |
 //! | [`command`] | doors, namespaces | a controller that shuts down, a sanitize operation | connection and slot of the NVMe target |
@@ -37,6 +37,8 @@ pub mod media {
     pub const POOL_CHECK: u64 = 1 << 62;
     /// Beside [`POOL`]: an operation of the log of block states.
     pub const POOL_STATE_LOG: u64 = 1 << 61;
+    /// Beside [`POOL`]: a flush that holders wait for.
+    pub const POOL_FLUSH: u64 = 1 << 59;
     /// The catalog asked.
     pub const CATALOG: u64 = 1 << 60;
 }

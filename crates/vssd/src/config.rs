@@ -1,5 +1,6 @@
 //! What an administrator sets for a pool.
 
+use crate::Nonces;
 use crate::owners::resources::{DiePlacement, LevelTable};
 use crate::wear::policy::{DeviceAge, DieLayout, SwapRule, threshold_by_age, threshold_erases};
 use diecut_media::DieTimes;
@@ -99,6 +100,8 @@ pub struct PoolConfig {
     pub wear: WearConfig,
     /// Scale of shares; `None`: the times that the medium states.
     pub costs: Option<DieTimes>,
+    /// Of a medium whose pages have no OOB areas: what its label says. Others need none.
+    pub nonces: Option<Nonces>,
 }
 
 impl PoolConfig {
@@ -110,7 +113,26 @@ impl PoolConfig {
         let die_threshold_erases = threshold_erases(geometry.erase_blocks_per_die().into(), 3000, 100, 900);
         let channel_threshold_erases = die_threshold_erases * u64::from(geometry.dies_per_channel);
         let wear = WearConfig { channel_threshold_erases, die_threshold_erases, ..config.wear };
-        PoolConfig { levels, wear, ..config }
+        let config = PoolConfig { levels, wear, ..config };
+        if geometry.has_oob() { config } else { config.for_a_drive(geometry) }
+    }
+
+    /// For a drive that hides its flash. Its lanes are no dies: many commands keep one busy, and a few erase blocks of them hold what the system
+    /// writes, because they are large.
+    fn for_a_drive(self, geometry: &diecut_units::Geometry) -> PoolConfig {
+        let (log, catalog) = match geometry.dies() {
+            1 => (4, 2),
+            2..=3 => (2, 1),
+            _ => (1, 1),
+        };
+        PoolConfig {
+            // A choice: four lanes have 128 commands under way, which is as much as a drive of the data centre makes use of.
+            die_window: 32,
+            program_window: 16,
+            state_log_blocks_per_die: log,
+            catalog_blocks_per_die: catalog,
+            ..self
+        }
     }
 
     /// Throughput levels in channels of a device.
@@ -140,6 +162,7 @@ impl Default for PoolConfig {
             die_placement: DiePlacement::Pack,
             wear: WearConfig::default(),
             costs: None,
+            nonces: None,
         }
     }
 }

@@ -23,7 +23,7 @@
 //! reader knows the allocation from the block states and computes what must stand there.
 
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
-use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
+use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append, mutant};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::mem::offset_of;
@@ -33,8 +33,10 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 const MAGIC: [u8; 4] = *b"dblk";
 const VERSION: u16 = 1;
 const IS_REBUILDING: u8 = 1;
+/// Where the holder's bytes begin.
+pub const HEADER_HOLDER_AT_BYTES: usize = offset_of!(Stored, holder);
 /// Bytes of the holder.
-pub const HEADER_HOLDER_SIZE_BYTES: usize = IU_SIZE_BYTES - offset_of!(Stored, holder);
+pub const HEADER_HOLDER_SIZE_BYTES: usize = IU_SIZE_BYTES - HEADER_HOLDER_AT_BYTES;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -69,6 +71,11 @@ impl Nonces {
     /// With the secret of the pool and the UUID of the device.
     pub fn new(secret: [u8; 16], device: [u8; 16]) -> Nonces {
         Nonces { secret, device }
+    }
+
+    /// The UUID of the device.
+    pub fn device(&self) -> [u8; 16] {
+        self.device
     }
 
     /// The nonce of an allocation.
@@ -143,11 +150,11 @@ impl BlockHeader {
     /// allocation: never written, torn, of an earlier owner, or made up.
     pub fn decode<'a>(iu: &'a [u8], nonces: &Nonces, allocation: u64) -> Option<(BlockHeader, &'a [u8])> {
         let stored = Stored::ref_from_bytes(iu).ok()?;
+        let is_of_allocation = stored.allocation == allocation && stored.nonce == nonces.of(allocation);
         let is_of = stored.magic == MAGIC
             && stored.version == VERSION
-            && stored.allocation == allocation
             && stored.device == nonces.device
-            && stored.nonce == nonces.of(allocation);
+            && (is_of_allocation || mutant!("vssd: a header of another allocation counts"));
         if !is_of || stored.flags & !IS_REBUILDING != 0 || stored.check != check_of(iu) {
             return None;
         }

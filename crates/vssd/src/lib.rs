@@ -69,7 +69,7 @@ pub use dies::history::{
 pub use dies::share::Share;
 pub use erases::{DieWear, EraseCause, Heat};
 pub use figures::{MediaUse, held_blocks};
-pub use header::{BlockHeader, HEADER_HOLDER_SIZE_BYTES, Nonces};
+pub use header::{BlockHeader, HEADER_HOLDER_AT_BYTES, HEADER_HOLDER_SIZE_BYTES, Nonces};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use owners::UnitLocation;
 pub use owners::resources::{AllocError, DeallocError, DiePlacement, LevelTable};

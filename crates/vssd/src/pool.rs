@@ -14,7 +14,7 @@ use crate::recovery::take_over;
 use crate::states::log::StateLog;
 use crate::states::replay::Replay;
 use crate::states::{BlockStates, StateTable, VssdEntry};
-use crate::token::{POOL_TOKEN_BIT, is_of_check, is_of_log};
+use crate::token::{POOL_TOKEN_BIT, is_of_check, is_of_flush, is_of_log};
 use crate::wear::Wear;
 use crate::wear::exchange::ExchangeError;
 use crate::wear::migration::{CopyWork, WearNews};
@@ -25,7 +25,8 @@ use crate::{
 };
 use diecut_media::{Completion, Media, MediaToken};
 use diecut_spec::Isolation;
-use diecut_units::{BlockIndex, Geometry, ProtectedRegion, Time};
+use diecut_units::{BlockIndex, Geometry, ProtectedRegion, Slab, Time};
+use std::collections::BTreeMap;
 
 /// Resource manager, block map and die arbiter of one device.
 pub struct Pool {
@@ -40,6 +41,9 @@ pub struct Pool {
 
 impl Pool {
     /// Makes a pool over a device whose content does not matter.
+    ///
+    /// # Panics
+    /// If pages have no OOB areas, and [`PoolConfig::nonces`] are missing.
     pub fn create<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Pool {
         let geometry = *media.geometry();
         let capabilities = media.capabilities();
@@ -71,17 +75,22 @@ impl Pool {
             die_blocks: worst.saturating_sub(set_aside),
             placement: config.die_placement,
         };
+        let header_pages = if geometry.has_oob() { 0 } else { capabilities.program_unit_pages };
+        let nonces = config.nonces.filter(|_| header_pages > 0);
+        assert_eq!(nonces.is_some(), header_pages > 0, "blocks without OOB areas have headers with nonces");
+        let pages = geometry.pages_per_erase_block() - header_pages;
         let shape = BlockShape {
-            pages: geometry.pages_per_erase_block(),
+            pages,
             page_size_bytes: geometry.page_size_bytes,
             program_unit_pages: capabilities.program_unit_pages,
-            unsafe_units: capabilities.unsafe_units,
+            unsafe_units: if capabilities.volatile_cache { pages } else { capabilities.unsafe_units },
             pipelined_units: 0,
             oob_size_bytes: geometry.oob_size_bytes,
-            holder_oob_offset: crate::OOB_RECORD_SIZE_BYTES as u32,
+            holder_oob_offset: if header_pages == 0 { crate::OOB_RECORD_SIZE_BYTES as u32 } else { 0 },
             content_mode: capabilities.content_mode,
+            volatile_cache: capabilities.volatile_cache,
         };
-        let wear = Wear::new(&config.wear, &DieLayout::of(&geometry));
+        let wear = Wear::new(&config.wear, &DieLayout::of(&geometry), header_pages > 0);
         let costs = config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES);
         let queues = DieQueues::new(QueueSettings::new(&config, costs, media), geometry.dies());
         let core = Core {
@@ -100,6 +109,10 @@ impl Pool {
             unlooked_erases: 0,
             has_purges: false,
             purges_are_due: false,
+            header_pages,
+            nonces,
+            headers: BTreeMap::new(),
+            flushes: Slab::new(),
         };
         Pool { core, wear, system, check: Check::default(), replay: None }
     }
@@ -126,18 +139,31 @@ impl Pool {
     }
 
     /// Opens a pool on a medium without protected memory. It is to be used when [`Pool::is_open`]; completions of the medium
-    /// lead there. An empty medium is made new.
+    /// lead there. An empty medium is made new, if that can be told: where pages have no OOB areas it cannot ([`Pool::make_on_flash`]).
     pub fn open_from_flash<M: Media + ?Sized>(media: &mut M, config: PoolConfig, now: Time) -> Pool {
         let mut pool = Pool::create(media, config);
         // How much was programmed is found by looking: what followed a failed program is found, too. With protected memory
         // only what completed is counted.
         pool.core.shape.pipelined_units = u32::from(pool.core.config.program_window).saturating_sub(1);
-        let replay = Replay::new(pool.system_area(), pool.core.sizes(), media);
+        let mut replay = Replay::new(pool.system_area(), pool.core.sizes(), pool.core.nonces, media);
         if replay.error.is_none() {
             replay.read(media, now);
         }
         pool.replay = Some(Box::new(replay));
         pool
+    }
+
+    /// Makes a pool on a medium whose pages have no OOB areas, whatever lies there. It is one when [`Pool::is_durable`] after
+    /// [`Pool::make_durable`]: the label that says so is written then.
+    ///
+    /// # Errors
+    /// The medium has no room for a log of block states.
+    pub fn make_on_flash<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Result<Pool, OpenError> {
+        let mut pool = Pool::create(media, config);
+        let replay = Replay::new(pool.system_area(), pool.core.sizes(), pool.core.nonces, media);
+        let (table, log) = replay.anew()?;
+        pool.go_on_with(table, Some(log), true)?;
+        Ok(pool)
     }
 
     /// Whether opening is through.
@@ -642,7 +668,9 @@ fn complete_other<M: Media + ?Sized>(
     if pool.replay.is_some() {
         return pool.replayed(completion, now, media);
     }
-    if is_of_log(completion.token) {
+    if is_of_flush(completion.token) {
+        pool.core.flushed(completion.token, completion.result);
+    } else if is_of_log(completion.token) {
         let copies = pool.core.state_log_completed(completion.result, now, media);
         pool.wear.erases_failed(copies);
     } else if is_of_check(completion.token) {

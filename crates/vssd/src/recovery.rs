@@ -202,7 +202,8 @@ fn hold_again(
     let fill = match entry.state {
         _ if suspect.is_some() => Fill::Suspect,
         BlockState::HeldFailed => Fill::Failed,
-        _ if pages < all => Fill::Sealed,
+        // Where blocks have headers nobody here knows how much of one is programmed.
+        _ if pages < all || core.header_pages > 0 => Fill::Sealed,
         _ => Fill::Open,
     };
     let block = &mut core.blocks[number];

@@ -82,12 +82,15 @@ pub struct BlockShape {
     /// How many units may be on flash behind one whose program failed, if the process died before it could be written down:
     /// those that the medium had already when it failed. Nobody was ever told that they are durable.
     pub pipelined_units: u32,
-    /// OOB bytes of a page, as passed to append and read.
+    /// OOB bytes of a page, as passed to append and read; 0 where pages have no OOB areas. What is appended must describe itself there.
     pub oob_size_bytes: u32,
     /// The holder's part of each page's OOB starts here; what lies before belongs to `vssd`.
     pub holder_oob_offset: u32,
     /// What stands for the content of user data.
     pub content_mode: ContentMode,
+    /// Whether only [`EraseBlockSpace::flush`] makes appends survive a power cut: of what was appended since the last one that is complete,
+    /// any subset of sectors of 512 bytes may be gone.
+    pub volatile_cache: bool,
 }
 
 impl BlockShape {
@@ -201,6 +204,10 @@ pub enum SpaceError {
     /// The medium has no room at present ([`EraseBlockSpace::make_room`]). Nothing is wrong with its blocks; it may have some later.
     #[error("the medium has no room at present: the file system that its content lies on is full")]
     NoRoom,
+    /// A flush failed. What was appended since the last one that worked may be lost, and the medium takes no more programs: asking again
+    /// would succeed without it.
+    #[error("the medium could not make durable what was written")]
+    FlushFailed,
     /// Erase blocks that went bad, or that a holder may need at any moment, could not be erased, and keep what they held.
     #[error("{blocks} erase blocks could not be erased")]
     NotErased {
@@ -221,7 +228,7 @@ pub struct SpaceWork {
     pub erases: u64,
 }
 
-/// The answer to an append, read or sync.
+/// The answer to an append, a read, a flush or a sync.
 #[derive(Debug)]
 pub struct SpaceCompletion {
     /// The operation's token.
@@ -242,7 +249,8 @@ pub struct SpaceCompletion {
 /// Whoever needs more than one vSSD has, on several devices, implements this over several spaces: their units are its units. Holders
 /// never ask which space a unit belongs to.
 ///
-/// Durability: an append is durable, as far as [`BlockShape::unsafe_units`] allows, when it completes. An
+/// Durability: an append is durable, as far as [`BlockShape::unsafe_units`] allows, when it completes; where
+/// [`BlockShape::volatile_cache`] holds, when a [`EraseBlockSpace::flush`] that was asked for after that completes. An
 /// allocation is durable when the first append to it completes, or at the next [`EraseBlockSpace::sync`]. A
 /// free is never undone by a crash once a sync that followed it completed; before that the block may come
 /// back, held and with all its content. A freed block is not erased before its free is durable.
@@ -274,7 +282,32 @@ pub trait EraseBlockSpace {
     ///
     /// # Errors
     /// [`SpaceError::NoFreeBlock`], [`SpaceError::ReadOnly`], [`SpaceError::UnitOffline`], [`SpaceError::NoRoom`].
-    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError>;
+    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+        self.allocate_described(unit, purpose, &[])
+    }
+    /// As [`EraseBlockSpace::allocate`]. Where blocks have headers, `description` stands in that of this one, and is durable with the first flush that
+    /// covers an append to it; [`EraseBlockSpace::read_description`] finds it again. Others drop it.
+    ///
+    /// # Errors
+    /// As [`EraseBlockSpace::allocate`].
+    ///
+    /// # Panics
+    /// If the description is longer than [`crate::HEADER_HOLDER_SIZE_BYTES`].
+    fn allocate_described(
+        &mut self,
+        unit: UnitIndex,
+        purpose: Purpose,
+        description: &[u8],
+    ) -> Result<LogicalBlock, SpaceError>;
+    /// Reads the header of a block that is held into `destination`, one IU: the description begins at byte
+    /// [`crate::HEADER_HOLDER_AT_BYTES`] there. [`SpaceError::Erased`] if the header never came to the medium, so that nothing behind it counts, and
+    /// where blocks have none; [`SpaceError::Uncorrectable`] if it cannot be read.
+    fn read_description(&mut self, token: SpaceToken, block: LogicalBlock, destination: BufferMut);
+    /// 8 bytes of the allocation of a block that is held, which nobody can guess, where pages have no OOB areas: what the holder appends names them,
+    /// so that it is told from what an earlier owner, or a host in its data, left in the block.
+    fn nonce(&self, _block: LogicalBlock) -> Option<[u8; 8]> {
+        None
+    }
     /// Erases that the silicon under a block has had, those for its first append included; nothing if that is not known.
     fn erases(&self, _block: LogicalBlock) -> Option<u32> {
         None
@@ -350,6 +383,9 @@ pub trait EraseBlockSpace {
     /// # Errors
     /// [`SpaceError::NotAllocated`] on a double free.
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError>;
+    /// Completes when every append that completed before it, with the allocation of its block, survives a power cut; at once where
+    /// [`BlockShape::volatile_cache`] does not hold. Fails with [`SpaceError::FlushFailed`] once, and then always.
+    fn flush(&mut self, token: SpaceToken);
     /// Completes when all allocations and frees before it are durable.
     fn sync(&mut self, token: SpaceToken);
     /// Erases what blocks still hold that were given back before, wherever that lies; what is held stays. Completes when none of it can be

@@ -13,6 +13,14 @@ pub(crate) const CHECK_TOKEN_BIT: u64 = media::POOL_CHECK;
 /// Set in tokens of the commands of the log of block states.
 pub(crate) const STATE_LOG_TOKEN_BIT: u64 = media::POOL_STATE_LOG;
 
+/// Set in tokens of flushes that holders wait for.
+pub(crate) const FLUSH_TOKEN_BIT: u64 = media::POOL_FLUSH;
+
+/// Whether an answer is that of a flush.
+pub(crate) fn is_of_flush(token: MediaToken) -> bool {
+    token.0 & FLUSH_TOKEN_BIT != 0
+}
+
 /// Whether an answer is the check's.
 pub(crate) fn is_of_check(token: MediaToken) -> bool {
     token.0 & CHECK_TOKEN_BIT != 0

@@ -55,9 +55,10 @@ impl<M: Media + ?Sized> Space<'_, M> {
             own_oob = true;
         }
         let range = ReadRange { token, class, first_iu, end_page, own_oob };
+        let header_ius = self.pool.core.header_pages * per_page;
         self.start_read(block, range, |block| Operation::Read {
             block,
-            first_iu,
+            first_iu: first_iu + header_ius,
             iu_count,
             destination,
             oob,
@@ -112,7 +113,9 @@ impl<M: Media + ?Sized> Space<'_, M> {
                 erase_count: state.erase_count,
                 is_lost: false,
             };
-            record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
+            if shape.oob_size_bytes > 0 {
+                record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
+            }
         }
         self.pool.core.vssds[self.at].operations += 1;
         self.pool.core.vssds[self.at].appended_ius += u64::from(ius);
@@ -181,7 +184,12 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let Vssd { appended_ius, erases, .. } = self.pool.core.vssds[self.at];
         SpaceWork { appended_ius, erases }
     }
-    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+    fn allocate_described(
+        &mut self,
+        unit: UnitIndex,
+        purpose: Purpose,
+        description: &[u8],
+    ) -> Result<LogicalBlock, SpaceError> {
         let vssd = &mut self.pool.core.vssds[self.at];
         if vssd.read_only {
             return Err(SpaceError::ReadOnly);
@@ -195,7 +203,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         if !self.pool.core.make_room(die, self.media, self.now) {
             return Err(SpaceError::NoRoom);
         }
-        let number = self.pool.core.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
+        let core = &mut self.pool.core;
+        let number = core.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
+        core.prepare_header(number, description);
         let vssd = &mut self.pool.core.vssds[self.at];
         vssd.free_changes += 1;
         let own = &mut vssd.units[usize::from(unit.0)];
@@ -219,7 +229,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
         }
         let ius = parts.iter().map(|part| part.iu_count()).sum();
-        let first_page = self.pool.core.blocks[number].next_page;
+        let first_page = self.pool.core.blocks[number].next_page + self.pool.core.header_pages;
         let op = self.begin_append(block, number, ius, &mut oob, class);
         let address = self.pool.core.address(number);
         let operation = Operation::Program { block: address, first_page, parts, oob: oob.freeze() };
@@ -301,7 +311,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         class: IoClass,
     ) {
         let BlockRun { block: logical, first_iu, iu_count } = run;
-        let Core { geometry, shape, vssds, blocks, queues, .. } = &mut self.pool.core;
+        let Core { geometry, shape, vssds, blocks, queues, header_pages, .. } = &mut self.pool.core;
         let vssd = &mut vssds[self.at];
         let unit = &vssd.units[usize::from(logical.unit.0)];
         let end_page = (first_iu + iu_count).div_ceil(shape.ius_per_page());
@@ -316,6 +326,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             vssd.operations += 1;
             let bytes = u64::from(iu_count) * IU_SIZE_BYTES as u64;
             let op = Op { token, first_iu, end_page, bytes, ..Op::new(Kind::Read, vssd.id, class, number) };
+            let first_iu = first_iu + *header_pages * shape.ius_per_page();
             let operation = Operation::Read { block, first_iu, iu_count, destination, oob };
             return queues.enqueue_new(op, operation, flow, self.media, self.now);
         }
@@ -329,6 +340,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         oob: BufferMut,
         class: IoClass,
     ) {
+        assert!(self.pool.core.shape.oob_size_bytes > 0, "there are no OOB areas to read");
         let end_page = first_page + oob.len() as u32 / self.pool.core.shape.oob_size_bytes;
         let first_iu = first_page * self.pool.core.shape.ius_per_page();
         let range = ReadRange { token, class, first_iu, end_page, own_oob: false };
@@ -343,6 +355,33 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         }
         self.pool.core.discard_freed(self.media, self.now);
         Ok(())
+    }
+    fn read_description(&mut self, token: SpaceToken, block: LogicalBlock, destination: BufferMut) {
+        let (unit, index) = (block.unit.0, block.index);
+        let error = match self.physical(block) {
+            None => SpaceError::NotAllocated { unit, index },
+            // Nothing was programmed, the header least of all.
+            Some(number)
+                if self.pool.core.header_pages == 0 || !self.pool.core.blocks[number].has_header() =>
+            {
+                SpaceError::Erased { unit, index, iu: 0 }
+            }
+            Some(number) => {
+                let id = self.pool.core.vssds[self.at].id;
+                let bytes = IU_SIZE_BYTES as u64;
+                let op = Op { token, bytes, ..Op::new(Kind::HeaderRead, id, IoClass::Metadata, number) };
+                return self.pool.core.read_header(op, destination, self.media, self.now);
+            }
+        };
+        self.reply(token, Err(error));
+    }
+    fn nonce(&self, block: LogicalBlock) -> Option<[u8; 8]> {
+        let number = self.physical(block)?;
+        self.pool.core.nonces.as_ref().map(|nonces| nonces.of(self.pool.core.blocks[number].sequence))
+    }
+    fn flush(&mut self, token: SpaceToken) {
+        let id = self.pool.core.vssds[self.at].id;
+        self.pool.core.flush(id, token, self.media, self.now);
     }
     fn sync(&mut self, token: SpaceToken) {
         let id = self.pool.core.vssds[self.at].id;

@@ -46,6 +46,7 @@ impl CompactSpace {
             oob_size_bytes: 64,
             holder_oob_offset: 32,
             content_mode: ContentMode::Tags,
+            volatile_cache: false,
         };
         let units = 16u16;
         let segment_ius = f64::from(shape.ius() * u32::from(units));
@@ -245,7 +246,12 @@ impl EraseBlockSpace for CompactSpace {
         // Nobody asks this store what was done for it.
         SpaceWork::default()
     }
-    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+    fn allocate_described(
+        &mut self,
+        unit: UnitIndex,
+        purpose: Purpose,
+        _description: &[u8],
+    ) -> Result<LogicalBlock, SpaceError> {
         let _inside = Inside::enter();
         let index = self.free[unit.0 as usize].pop().ok_or(SpaceError::NoFreeBlock { unit: unit.0 })?;
         let block = LogicalBlock { unit, index };
@@ -374,6 +380,12 @@ impl EraseBlockSpace for CompactSpace {
         }
         self.free[block.unit.0 as usize].push(block.index);
         Ok(())
+    }
+    fn read_description(&mut self, _: SpaceToken, _: LogicalBlock, _: BufferMut) {
+        unreachable!("its blocks have no headers");
+    }
+    fn flush(&mut self, token: SpaceToken) {
+        self.sync(token);
     }
     fn sync(&mut self, token: SpaceToken) {
         self.done.push_back(SpaceCompletion {

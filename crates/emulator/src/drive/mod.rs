@@ -300,6 +300,20 @@ impl Drive {
     /// The power goes and comes back: what is under way is never answered, and of what was written since the last flush any subset of
     /// sectors is left, as the seed says. Faults that are more than chance stay.
     pub fn cut(&mut self) {
+        self.write_what_is_under_way();
+        self.cache.cut(&mut self.image, &mut self.random);
+        self.places = (0..self.profile.depth).map(|_| Reverse(Time::ZERO)).collect();
+        self.faults.stalled_until = Time::ZERO;
+    }
+
+    /// The process that asked dies: what is under way is never answered. Its writes are carried out, and lie in the cache like others.
+    pub fn process_death(&mut self) {
+        self.write_what_is_under_way();
+        self.places = (0..self.profile.depth).map(|_| Reverse(Time::ZERO)).collect();
+        self.faults.stalled_until = Time::ZERO;
+    }
+
+    fn write_what_is_under_way(&mut self) {
         for (_, command) in std::mem::take(&mut self.under_way) {
             if let IntentWork::Write { offset, parts } = command.work
                 && !self.faults.is_gone
@@ -308,9 +322,6 @@ impl Drive {
                 self.cache.write(offset, bytes, &mut self.image);
             }
         }
-        self.cache.cut(&mut self.image, &mut self.random);
-        self.places = (0..self.profile.depth).map(|_| Reverse(Time::ZERO)).collect();
-        self.faults.stalled_until = Time::ZERO;
     }
 
     /// Bytes as they lie there, without the cache: what a test looks at. Bytes that nobody wrote are zeros here.

@@ -29,6 +29,8 @@ pub(crate) enum Use {
 pub(crate) enum Fill {
     /// It is being erased: appends wait.
     Opening,
+    /// It is erased, and its header is being programmed: appends wait.
+    Bare,
     /// The next page.
     Open,
     /// Nothing more: it was open when the process or the power went, or the medium had no room. What a torn program left cannot be
@@ -133,7 +135,7 @@ impl Block {
     /// Whether its holder can append, now or when it is erased.
     #[inline]
     pub fn takes_appends(&self) -> bool {
-        matches!(self.fill, Fill::Opening | Fill::Open)
+        matches!(self.fill, Fill::Opening | Fill::Bare | Fill::Open)
     }
     /// Whether nothing is programmed on it any more though a holder has it.
     #[inline]
@@ -215,7 +217,7 @@ impl Block {
     }
     /// Its holder has it no more, and did not erase it.
     pub fn leave_content(&mut self) {
-        let is_empty = self.fill == Fill::Open && self.next_page == 0;
+        let is_empty = matches!(self.fill, Fill::Bare | Fill::Open) && self.next_page == 0;
         if !is_empty && self.owner != VssdId(0) {
             self.left = self.left.and(self.owner);
         }
@@ -225,15 +227,37 @@ impl Block {
         self.fill != Fill::Opening
     }
 
-    /// Its erase is done.
-    pub fn erased(&mut self) {
+    /// Its erase is done. `has_header`: appends wait for a header, which is to be programmed; the medium has no flash to erase, so that what the
+    /// block held is still there, though nobody can read it.
+    pub fn erased(&mut self, has_header: bool) {
         assert_eq!(self.done_pages, 0, "nothing is programmed before the erase (I-V9)");
         assert_eq!(self.fill, Fill::Opening, "a block is erased once while it is held (I-V9)");
-        self.fill = Fill::Open;
-        self.wiped();
+        self.fill = if has_header && self.use_of == Use::Held { Fill::Bare } else { Fill::Open };
+        if !has_header {
+            self.wiped();
+        }
         if self.use_of == Use::Returned {
             // Appends that waited for the erase come yet.
             self.leave_content();
+        }
+    }
+    /// Whether a header is programmed, or was before the process began, where blocks have headers.
+    pub fn has_header(&self) -> bool {
+        match self.fill {
+            Fill::Opening | Fill::Bare | Fill::Suspect => false,
+            Fill::Open => true,
+            Fill::Sealed | Fill::Failed => self.next_page > 0,
+        }
+    }
+    /// Whether it is erased, and its header is not programmed yet.
+    pub fn is_bare(&self) -> bool {
+        self.fill == Fill::Bare
+    }
+    /// Its header is programmed.
+    pub fn headed(&mut self) {
+        assert_eq!(self.done_pages, 0, "nothing is programmed before the header (I-V25)");
+        if self.fill == Fill::Bare {
+            self.fill = Fill::Open;
         }
     }
     /// Its erase or a program failed.
@@ -249,7 +273,10 @@ impl Block {
     /// The medium had no room for a program.
     pub fn seal(&mut self) {
         if self.fill != Fill::Failed {
-            assert!(matches!(self.fill, Fill::Open | Fill::Sealed), "only open blocks are sealed (I-V9)");
+            assert!(
+                matches!(self.fill, Fill::Bare | Fill::Open | Fill::Sealed),
+                "only open blocks are sealed (I-V9)"
+            );
             self.fill = Fill::Sealed;
         }
     }
@@ -302,7 +329,10 @@ impl Block {
     /// Its copy is begun.
     pub fn leave(&mut self) {
         assert!(self.is_held() && self.motion == Motion::Still, "what is held and still moves (I-V10)");
-        assert!(!matches!(self.fill, Fill::Opening | Fill::Suspect), "it is certain what moves (I-V10)");
+        assert!(
+            !matches!(self.fill, Fill::Opening | Fill::Bare | Fill::Suspect),
+            "it is certain what moves (I-V10)"
+        );
         self.motion = Motion::Leaving { held_appends: 0 };
     }
     /// Its copy is given up; says whether one was being made.
@@ -357,7 +387,7 @@ mod test {
     fn open_block() -> Block {
         let mut block = Block::new(Use::Free);
         block.open(VssdId(7), LogicalBlock::default(), Purpose(1), 9);
-        block.erased();
+        block.erased(false);
         block
     }
 

@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Takes the least worn free block of a die and starts its erase.
+    /// Takes the least worn free block of a die and starts its erase. Its header is to be prepared before that can end.
     pub(crate) fn open_block<M: Media + ?Sized>(
         &mut self,
         id: VssdId,

@@ -1,6 +1,8 @@
 //! What a pool's holders use: vSSDs, their blocks, the queues of the dies, and what is written down. It knows nothing of wear leveling,
 //! which works on it.
 
+mod flush;
+mod header;
 mod life;
 mod operation;
 mod purge;
@@ -12,10 +14,11 @@ use crate::owners::by_id::ById;
 use crate::owners::resources::{DieUse, Resources, UnitPlace};
 use crate::owners::{Unit, Vssd};
 use crate::states::{BlockEntry, BlockState, BlockStates, LogEvent, Sizes, UnitEntry, VssdEntry};
-use crate::{BlockShape, HeldBlock, PoolConfig, SpaceCompletion, SpaceError, SpaceToken, VssdId};
+use crate::{BlockShape, HeldBlock, Nonces, PoolConfig, SpaceCompletion, SpaceError, SpaceToken, VssdId};
 use diecut_media::{Media, MediaError};
 use diecut_spec::Isolation;
-use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
+use diecut_units::{BlockIndex, Buffer, EraseBlockAddress, Geometry, Slab, Time};
+use std::collections::BTreeMap;
 
 /// See the module.
 pub(crate) struct Core {
@@ -42,6 +45,14 @@ pub(crate) struct Core {
     pub has_purges: bool,
     /// Purges can go on, and no completion will tell.
     pub purges_are_due: bool,
+    /// Pages at the start of each block that hold its header, before the first page of its holder; 0 where pages have OOB areas.
+    pub header_pages: u32,
+    /// Of the medium, where blocks have headers.
+    pub nonces: Option<Nonces>,
+    /// Headers of blocks that are being erased.
+    pub headers: BTreeMap<u32, Buffer>,
+    /// Flushes that holders wait for.
+    pub flushes: Slab<(VssdId, SpaceToken)>,
 }
 
 impl Core {

@@ -176,8 +176,9 @@ impl Core {
                 let result = match completion.result {
                     Ok(()) if !block.is_stopped() => {
                         block.done_pages = block.done_pages.max(op.end_page);
-                        let is_full = block.done_pages == self.shape.pages;
-                        self.states.set_pages(op.block, block.done_pages, block.sequence, is_full);
+                        // Where blocks have headers, holders know what is there: a full block may have lost some of it.
+                        let is_settled = block.done_pages == self.shape.pages && self.header_pages == 0;
+                        self.states.set_pages(op.block, block.done_pages, block.sequence, is_settled);
                         Ok(())
                     }
                     Ok(()) => Err(self.append_failed(&op)),
@@ -208,7 +209,9 @@ impl Core {
                 }
             }
             Kind::PurgeErase => self.purge_erased(&op, &completion.result),
-            _ => self.erase_completed(&op, completion.result),
+            Kind::Header => self.header_programmed(&op, completion.result),
+            Kind::HeaderRead => self.header_read(&op, completion),
+            _ => self.erase_completed(&op, completion.result, media, now),
         }
         self.release_waiting(op.block, media, now);
         self.settle(op.block);
@@ -218,7 +221,13 @@ impl Core {
         None
     }
 
-    fn erase_completed(&mut self, op: &Op, result: Result<(), MediaError>) {
+    fn erase_completed<M: Media + ?Sized>(
+        &mut self,
+        op: &Op,
+        result: Result<(), MediaError>,
+        media: &mut M,
+        now: Time,
+    ) {
         let die = self.blocks.die_of(op.block);
         let block = &mut self.blocks[op.block];
         assert!(block.in_flight > 0, "an erase ends once (I-V1)");
@@ -237,7 +246,7 @@ impl Core {
         let block = &mut self.blocks[op.block];
         match result {
             Ok(()) => {
-                block.erased();
+                block.erased(self.header_pages > 0);
                 self.blocks.die_mut(die).erases += 1;
                 if let Some(at) = self.at_of(op.owner) {
                     self.vssds[at].erases += 1;
@@ -246,6 +255,7 @@ impl Core {
             // The holder learns of it at its first append and frees the block, which retires it.
             Err(_) => block.fail(),
         }
+        self.begin_header(op.block, op.class, media, now);
     }
 
     pub(crate) fn release_waiting<M: Media + ?Sized>(&mut self, number: u32, media: &mut M, now: Time) {
@@ -358,7 +368,7 @@ impl Core {
         self.queues.dispatch(self.die_of(number), media, now);
     }
 
-    fn answer(
+    pub(crate) fn answer(
         &mut self,
         op: &Op,
         result: Result<(), SpaceError>,
@@ -415,10 +425,11 @@ impl Core {
         SpaceError::AppendFailed { unit: unit.0, index }
     }
 
-    fn translate(&self, op: &Op, error: MediaError) -> SpaceError {
+    pub(crate) fn translate(&self, op: &Op, error: MediaError) -> SpaceError {
         let LogicalBlock { unit, index } = self.blocks[op.block].logical;
         let unit = unit.0;
-        let iu = |page: u32| op.first_iu.max(page * self.shape.ius_per_page());
+        let page_of_holder = |page: u32| page.saturating_sub(self.header_pages);
+        let iu = |page: u32| op.first_iu.max(page_of_holder(page) * self.shape.ius_per_page());
         match error {
             MediaError::Uncorrectable { page, .. } => SpaceError::Uncorrectable { unit, index, iu: iu(page) },
             MediaError::Erased { page, .. } => SpaceError::Erased { unit, index, iu: iu(page) },

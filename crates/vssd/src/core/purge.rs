@@ -116,6 +116,10 @@ impl Core {
         if !block.left.concerns(id) || !self.owns_die(die) {
             return Next::Done;
         }
+        if self.header_pages > 0 {
+            // No erase takes away what a drive keeps.
+            return Next::Cannot;
+        }
         let is_erased = !block.takes_appends() || block.is_erased();
         match block.use_of() {
             Use::Free if block.erase_count > erases => Next::Done,

@@ -68,7 +68,7 @@ impl Room {
     #[inline]
     pub fn takes(self, kind: Kind, class: IoClass) -> bool {
         match kind {
-            Kind::Read => self.all_reads || class == IoClass::HostRead,
+            Kind::Read | Kind::HeaderRead => self.all_reads || class == IoClass::HostRead,
             Kind::CopyRead => self.all_reads,
             _ => self.writes,
         }

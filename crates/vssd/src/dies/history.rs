@@ -42,8 +42,8 @@ impl DieWork {
     #[inline]
     fn of(op: &Op) -> DieWork {
         let kind = match op.kind {
-            Kind::Read | Kind::CopyRead => WorkKind::Read,
-            Kind::Append | Kind::AppendCopy | Kind::CopyProgram => WorkKind::Program,
+            Kind::Read | Kind::CopyRead | Kind::HeaderRead => WorkKind::Read,
+            Kind::Append | Kind::AppendCopy | Kind::CopyProgram | Kind::Header => WorkKind::Program,
             Kind::Erase | Kind::CopyErase | Kind::PurgeErase => WorkKind::Erase,
         };
         DieWork { owner: op.owner, class: op.class, kind }

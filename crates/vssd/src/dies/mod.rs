@@ -339,7 +339,7 @@ impl DieQueues {
         self.dispatch(number, media, now);
     }
 
-    /// Gives an operation an earlier class, if it is the erase of this block; says whether it did.
+    /// Gives an operation an earlier class, if it opens this block; says whether it did.
     pub fn hasten(&mut self, at: u32, block: u32, class: IoClass) -> bool {
         hasten(&mut self.ops, at, block, class)
     }
@@ -498,6 +498,8 @@ impl DieQueues {
             }
             Kind::Append => program_ns(),
             Kind::AppendCopy => pages * costs.read_page_ns + program_ns(),
+            Kind::Header => costs.program_unit_ns,
+            Kind::HeaderRead => costs.read_page_ns,
             _ => costs.erase_ns,
         };
         debug_assert!(start >= die.virtual_time, "the virtual time of a die does not go back (I-V20)");
@@ -597,10 +599,10 @@ impl DieQueues {
     }
 }
 
-/// Gives an operation an earlier class, if it is the erase of this block; says whether it did.
+/// Gives an operation an earlier class, if it opens this block: its erase, or its header. Says whether it did.
 fn hasten(ops: &mut Ops, at: u32, block: u32, class: IoClass) -> bool {
     let op = ops.get_mut(at);
-    let hastens = op.kind == Kind::Erase && op.block == block && op.class > class;
+    let hastens = matches!(op.kind, Kind::Erase | Kind::Header) && op.block == block && op.class > class;
     op.class = if hastens { class } else { op.class };
     hastens
 }

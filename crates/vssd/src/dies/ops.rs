@@ -11,6 +11,10 @@ pub(crate) enum Kind {
     /// As [`Kind::Append`], of what another block of the die holds: the die copies it ([`Op::source`]).
     AppendCopy,
     Erase,
+    /// The header of a block, behind its erase, where blocks have one.
+    Header,
+    /// Of the header of a block, for its holder.
+    HeaderRead,
     /// Of a copy of a block that changes dies (see `moving.rs`); no holder waits for it.
     CopyErase,
     CopyRead,
@@ -36,7 +40,7 @@ impl Kind {
         matches!(self, Kind::Erase | Kind::CopyErase | Kind::PurgeErase)
     }
     pub fn only_reads(self) -> bool {
-        matches!(self, Kind::Read | Kind::CopyRead)
+        matches!(self, Kind::Read | Kind::CopyRead | Kind::HeaderRead)
     }
 }
 

@@ -49,7 +49,7 @@ impl QueueSettings {
     pub fn size_of(&self, op: &Op) -> WorkSize {
         let pages = self.pages_of(op) as u32;
         let ius = match op.kind {
-            Kind::Read => (op.bytes / IU_SIZE_BYTES as u64) as u32,
+            Kind::Read | Kind::HeaderRead => (op.bytes / IU_SIZE_BYTES as u64) as u32,
             Kind::AppendCopy => 0,
             _ => pages * self.ius_per_page,
         };

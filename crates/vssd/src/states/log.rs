@@ -19,6 +19,8 @@
 //! |     24 |    4 | index      | program unit within the erase block                                      |
 //! |     28 |    4 | table      | how many units the table takes; those behind are changes                 |
 //! |     32 |    4 | length     | bytes of the body                                                        |
+//! |     36 |    4 | previous   | check of the unit before it in the generation; 0 of the first one, and where pages have OOB areas |
+//! |     40 |   16 | device     | UUID of the device where pages have no OOB areas, else zeros            |
 //! |     64 |  ... | body       | part of the table (see `table.rs`), or changes, each a multiple of 8     |
 //!
 //! Changes: kind (1), zeros (3), then 1 block: number (4), body of its slot (24); 2 vSSD: length (4), body of its slot without
@@ -27,13 +29,18 @@
 //! torn, or was written to one copy only, and nothing after it was promised; a unit behind a missing one is damage.
 //!
 //! Pages of open blocks are not logged; they are found by their OOB records at opening.
+//!
+//! Where pages have no OOB areas nothing is ever erased, and what an earlier write left reads as if it belonged here. So a unit names its
+//! device, and the unit before it: a table of which a cut left a part is never completed by another one of the same number. Where only a flush makes
+//! programs durable, one follows what is written to a copy, before the other copy is written and before it counts (R17 of docs/design/one-format.md).
 
 use super::change::Change;
 use crate::token::{POOL_TOKEN_BIT, STATE_LOG_TOKEN_BIT};
 use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SpaceToken, SystemArea, UnitIndex, VssdId};
-use diecut_media::{Capabilities, Command, Media, MediaToken, Operation};
+use diecut_media::{Capabilities, Command, Media, MediaError, MediaToken, Operation};
 use diecut_units::{
     Buffer, BufferMut, ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Payload, Time, checksum,
+    mutant,
 };
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -51,7 +58,9 @@ struct StoredHead {
     index: U32,
     table_units: U32,
     length: U32,
-    reserved: [u8; 28],
+    previous: U32,
+    device: [u8; 16],
+    reserved: [u8; 8],
 }
 
 const MAGIC: [u8; 8] = *b"DIECUTJN";
@@ -69,16 +78,22 @@ pub(crate) struct UnitShape {
     pub size_bytes: usize,
     pub oob_size_bytes: u32,
     pub units_per_block: u32,
+    /// The UUID of the device, where pages have no OOB areas.
+    pub device: Option<[u8; 16]>,
+    /// Whether only a flush makes programs durable.
+    pub flushes: bool,
 }
 
 impl UnitShape {
-    pub fn new(geometry: &Geometry, capabilities: &Capabilities) -> UnitShape {
+    pub fn new(geometry: &Geometry, capabilities: &Capabilities, device: Option<[u8; 16]>) -> UnitShape {
         let pages = capabilities.program_unit_pages;
         UnitShape {
             pages,
             size_bytes: pages as usize * geometry.page_size_bytes as usize,
             oob_size_bytes: geometry.oob_size_bytes,
             units_per_block: geometry.pages_per_erase_block() / pages,
+            device,
+            flushes: capabilities.volatile_cache,
         }
     }
     pub fn ius(&self) -> u32 {
@@ -98,10 +113,12 @@ pub(crate) struct UnitHead {
     pub generation: u64,
     pub index: u32,
     pub table_units: u32,
+    pub previous: u32,
+    pub device: [u8; 16],
 }
 
-/// Fills a program unit, which is all zeros.
-fn encode_unit(head: &UnitHead, body: &[u8], bytes: &mut [u8]) {
+/// Fills a program unit, which is all zeros, and gives its check.
+fn encode_unit(head: &UnitHead, body: &[u8], bytes: &mut [u8]) -> u32 {
     let stored = StoredHead {
         magic: MAGIC,
         version: VERSION.into(),
@@ -110,12 +127,20 @@ fn encode_unit(head: &UnitHead, body: &[u8], bytes: &mut [u8]) {
         index: head.index.into(),
         table_units: head.table_units.into(),
         length: (body.len() as u32).into(),
-        reserved: [0; 28],
+        previous: head.previous.into(),
+        device: head.device,
+        reserved: [0; 8],
     };
     bytes[..HEAD_SIZE_BYTES].copy_from_slice(stored.as_bytes());
     bytes[HEAD_SIZE_BYTES..HEAD_SIZE_BYTES + body.len()].copy_from_slice(body);
     let check = checksum(&bytes[CHECKED_FROM..]);
     bytes[CHECK_AT..CHECKED_FROM].copy_from_slice(U32::from(check).as_bytes());
+    check
+}
+
+/// The check of a program unit that checks out.
+pub(crate) fn check_of(unit: &[u8]) -> u32 {
+    checksum(&unit[CHECKED_FROM..])
 }
 
 /// Reads a program unit; `None` if it does not check out.
@@ -126,8 +151,14 @@ pub(crate) fn decode_unit(bytes: &[u8]) -> Option<(UnitHead, &[u8])> {
         return None;
     }
     let body = body.get(..head.length.get() as usize)?;
-    let (generation, index) = (head.generation.get(), head.index.get());
-    Some((UnitHead { generation, index, table_units: head.table_units.get() }, body))
+    let head = UnitHead {
+        generation: head.generation.get(),
+        index: head.index.get(),
+        table_units: head.table_units.get(),
+        previous: head.previous.get(),
+        device: head.device,
+    };
+    Some((head, body))
 }
 
 /// What is being written: program units for both copies, one copy after the other.
@@ -141,6 +172,10 @@ struct Write {
     /// A new generation: the block is erased first.
     fresh: bool,
     erased: bool,
+    /// The copy at work is written and being flushed.
+    is_flushing: bool,
+    /// Check of the last unit written to the copy at work.
+    chain: u32,
     /// Changes that are durable when it is done.
     covers: u64,
 }
@@ -171,6 +206,8 @@ pub(crate) struct StateLog {
     generation: u64,
     table_units: u32,
     next_unit: u32,
+    /// Check of the unit before the next one.
+    chain: u32,
     pending: Vec<u8>,
     pushed: u64,
     pub durable: u64,
@@ -188,10 +225,18 @@ impl StateLog {
     /// Blocks of the two copies: dies by turns, so that neighbours in the list of one copy lie on different dies.
     pub fn blocks(system: &SystemArea, geometry: &Geometry) -> [Vec<EraseBlockAddress>; 2] {
         let mut copies = [Vec::new(), Vec::new()];
+        let is_one_die = geometry.dies() == 1;
         for round in 0.. {
             let before = copies[0].len() + copies[1].len();
             for (number, die) in geometry.all_dies().enumerate() {
-                let by = if geometry.channels > 1 { u32::from(die.channel.0) } else { number as u32 };
+                let by = if is_one_die {
+                    // Whoever has one die loses both copies with it, but not with one block.
+                    round as u32
+                } else if geometry.channels > 1 {
+                    u32::from(die.channel.0)
+                } else {
+                    number as u32
+                };
                 let block = system.state_log_blocks(number as u32).get(round);
                 copies[by as usize % 2].extend(block);
             }
@@ -217,6 +262,7 @@ impl StateLog {
             generation,
             table_units: shape.table_units(table_size_bytes),
             next_unit: shape.units_per_block,
+            chain: 0,
             pending: Vec::new(),
             pushed: 0,
             durable: 0,
@@ -227,6 +273,12 @@ impl StateLog {
             waiting: Waiting::default(),
             wanted: 0,
         }
+    }
+
+    /// Of a pool that is made: its first generation is to be written, though nothing changed yet.
+    pub fn of_new_pool(mut self) -> StateLog {
+        self.pushed = 1;
+        self
     }
 
     /// Number of the last change.
@@ -270,7 +322,7 @@ impl StateLog {
     fn begin_generation<M: Media + ?Sized>(&mut self, table: &[u8], media: &mut M, now: Time) {
         self.pending.clear();
         self.generation += 1;
-        self.next_unit = 0;
+        (self.next_unit, self.chain) = (0, 0);
         for (place, blocks) in self.places.iter_mut().zip(&self.copies) {
             assert!(blocks.len() > 1, "the generation before stays until the next one is whole (I-V22)");
             *place = (*place + 1) % blocks.len();
@@ -285,13 +337,28 @@ impl StateLog {
         let end = first_unit + unit_count;
         assert!(end <= self.shape.units_per_block, "a generation fits in its erase block (I-V22)");
         let covers = self.pushed;
-        let write = Write { body, first_unit, unit_count, done: 0, copy: 0, fresh, erased: false, covers };
-        self.writing = Some(write);
+        let (erased, is_flushing, chain) = (false, false, self.chain);
+        self.writing = Some(Write {
+            body,
+            first_unit,
+            unit_count,
+            done: 0,
+            copy: 0,
+            fresh,
+            erased,
+            is_flushing,
+            chain,
+            covers,
+        });
         self.submit(media, now);
     }
 
     fn submit<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        let write = self.writing.as_ref().expect("I-V22: the log writes one thing at a time");
+        let token = MediaToken(POOL_TOKEN_BIT | STATE_LOG_TOKEN_BIT);
+        let write = self.writing.as_mut().expect("I-V22: the log writes one thing at a time");
+        if write.is_flushing {
+            return media.flush(token, now);
+        }
         let block = self.copies[write.copy][self.places[write.copy]];
         let operation = if write.fresh && !write.erased {
             self.work.erases += 1;
@@ -304,10 +371,17 @@ impl StateLog {
             let start = write.done as usize * size;
             let body = &write.body[start..write.body.len().min(start + size)];
             let mut bytes = vec![0; self.shape.size_bytes];
-            let head = UnitHead { generation: self.generation, index, table_units: self.table_units };
-            encode_unit(&head, body, &mut bytes);
+            let head = UnitHead {
+                generation: self.generation,
+                index,
+                table_units: self.table_units,
+                previous: self.shape.device.map_or(0, |_| write.chain),
+                device: self.shape.device.unwrap_or_default(),
+            };
+            write.chain = encode_unit(&head, body, &mut bytes);
             let mut oob = vec![0; (self.shape.pages * self.shape.oob_size_bytes) as usize];
-            for page in 0..self.shape.pages {
+            let marked_pages = if self.shape.oob_size_bytes > 0 { self.shape.pages } else { 0 };
+            for page in 0..marked_pages {
                 let record = OobRecord {
                     kind: OobKind::StateLog,
                     purpose: Purpose(0),
@@ -325,18 +399,24 @@ impl StateLog {
             let (first_page, oob) = (index * self.shape.pages, BufferMut::copy_from(&oob).freeze());
             Operation::Program { block, first_page, parts, oob }
         };
-        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | STATE_LOG_TOKEN_BIT), operation }, now);
+        media.submit(Command { token, operation }, now);
     }
 
     /// A command of the log came back. Says whether more became durable.
     pub fn completed<M: Media + ?Sized>(
         &mut self,
-        worked: bool,
+        result: Result<(), MediaError>,
         table: &[u8],
         media: &mut M,
         now: Time,
     ) -> bool {
-        if !worked {
+        if result == Err(MediaError::FlushFailed) {
+            // What was written before may be gone, and no later flush would say so.
+            self.writing = None;
+            self.failed = true;
+            return false;
+        }
+        if result.is_err() {
             // Both copies go on elsewhere; the generation before is whole still, or this one is on the other copy.
             self.failures += 1;
             self.writing = None;
@@ -347,23 +427,29 @@ impl StateLog {
             return false;
         }
         let write = self.writing.as_mut().expect("I-V22: a write is under way");
-        assert!(write.copy < 2 && write.done < write.unit_count, "a command of the log ends once (I-V22)");
-        if write.fresh && !write.erased {
+        let is_under_way = write.is_flushing || write.done < write.unit_count;
+        assert!(write.copy < 2 && is_under_way, "a command of the log ends once (I-V22)");
+        if write.is_flushing {
+            write.is_flushing = false;
+        } else if write.fresh && !write.erased {
             write.erased = true;
         } else {
             write.done += 1;
+            let flushes = self.shape.flushes && !mutant!("vssd: the log of block states does not flush");
+            write.is_flushing = write.done == write.unit_count && flushes;
         }
-        if write.done == write.unit_count {
+        if write.done == write.unit_count && !write.is_flushing {
             if write.copy == 1 {
                 let write = self.writing.take().expect("I-V22: the log writes one thing at a time");
                 assert!(write.covers >= self.durable, "what is durable stays durable (I-V17)");
                 assert!(write.covers <= self.pushed, "what is durable was changed before (I-V17)");
                 self.durable = write.covers;
                 self.next_unit += write.unit_count;
+                self.chain = write.chain;
                 self.failures = 0;
                 return true;
             }
-            (write.copy, write.done, write.erased) = (1, 0, false);
+            (write.copy, write.done, write.erased, write.chain) = (1, 0, false, self.chain);
         }
         self.submit(media, now);
         false
@@ -378,18 +464,26 @@ mod test {
     #[test]
     fn the_bytes_of_a_unit() {
         let mut unit = [0; 96];
-        let head =
-            UnitHead { generation: 0x1817_1615_1413_1211, index: 0x0403_0201, table_units: 0x0807_0605 };
-        encode_unit(&head, b"body", &mut unit);
+        let head = UnitHead {
+            generation: 0x1817_1615_1413_1211,
+            index: 0x0403_0201,
+            table_units: 0x0807_0605,
+            previous: 0x2423_2221,
+            device: [0xd1; 16],
+        };
+        let check_of_unit = encode_unit(&head, b"body", &mut unit);
         let mut golden = [0; 96];
         golden[..12].copy_from_slice(b"DIECUTJN\x01\0\0\0");
         golden[16..36].copy_from_slice(&[
             0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 1, 2, 3, 4, 5, 6, 7, 8, 4, 0, 0, 0,
         ]);
+        golden[36..40].copy_from_slice(&[0x21, 0x22, 0x23, 0x24]);
+        golden[40..56].fill(0xd1);
         golden[64..68].copy_from_slice(b"body");
         let check = checksum(&golden[16..]).to_le_bytes();
         golden[12..16].copy_from_slice(&check);
         assert_eq!(unit, golden);
+        assert_eq!([check_of_unit, check_of(&unit)], [u32::from_le_bytes(check); 2]);
         let (_, body) = decode_unit(&unit).unwrap();
         assert_eq!(body, b"body");
         unit[95] ^= 1;

@@ -201,7 +201,7 @@ impl BlockStates {
         if result == Err(MediaError::PowerLost) {
             return LogEvent::Stopped;
         }
-        let more = log.completed(result.is_ok(), table.bytes(), media, now);
+        let more = log.completed(result, table.bytes(), media, now);
         match more {
             _ if log.failed => LogEvent::Lost,
             true => LogEvent::MoreDurable,

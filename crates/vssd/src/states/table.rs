@@ -82,6 +82,9 @@ const _: () = {
 /// Why block states cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
+    /// The drive could not make durable what it has, so that what is read from it may be gone after the next cut.
+    #[error("the drive cannot flush its cache")]
+    FlushFailed,
     /// The region is too small for the device.
     #[error(
         "block states of this device need {needed_bytes} bytes of protected memory, but there are {given_bytes}"

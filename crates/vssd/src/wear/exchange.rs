@@ -47,6 +47,9 @@ impl Exchange {
 /// Why two dies cannot be exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
+    /// The drive hides its dies: its lanes wear together.
+    #[error("the drive hides its dies, so there is nothing to exchange: it evens out wear by itself")]
+    HiddenDies,
     /// The same die, or one that does not exist.
     #[error("these are not two dies of the device")]
     NotTwoDies,

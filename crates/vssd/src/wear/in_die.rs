@@ -45,7 +45,7 @@ pub(crate) fn cold_block(core: &Core, die: u32, gap_erases: u64) -> Option<(u32,
         let is_full = match block.fill() {
             Fill::Sealed => true,
             Fill::Open => block.done_pages == core.shape.pages,
-            Fill::Opening | Fill::Failed | Fill::Suspect => false,
+            Fill::Opening | Fill::Bare | Fill::Failed | Fill::Suspect => false,
         };
         block.is_held() && is_full && !block.is_moving()
     };

@@ -62,9 +62,9 @@ pub struct MigrationStatus {
 }
 
 impl Wear {
-    /// Of a pool with these settings on dies that lie so; nothing is known of them.
-    pub fn new(config: &WearConfig, layout: &DieLayout) -> Wear {
-        let thresholds = config.thresholds(layout, DeviceAge::default());
+    /// Of a pool with these settings on dies that lie so; nothing is known of them. A drive that hides its dies evens out wear by itself.
+    pub fn new(config: &WearConfig, layout: &DieLayout, hides_dies: bool) -> Wear {
+        let thresholds = if hides_dies { [0; 2] } else { config.thresholds(layout, DeviceAge::default()) };
         Wear {
             migration: Migration::new(config.rate_bytes_per_second),
             has_changed: false,
@@ -261,7 +261,11 @@ impl Wear {
         // Of the dies of another shard this pool knows what they were when they left.
         let own = self.die_views(core).into_iter().zip(0..).filter(|(_, die)| core.owns_die(*die));
         let own: Vec<PlaceView> = own.map(|(view, _)| view).collect();
-        self.thresholds = core.config.wear.thresholds(&layout, DeviceAge::of(&layout, &own));
+        self.thresholds = match core.header_pages {
+            0 => core.config.wear.thresholds(&layout, DeviceAge::of(&layout, &own)),
+            // A drive that hides its dies evens out wear by itself.
+            _ => [0; 2],
+        };
         self.look_after = look_after(self.thresholds);
     }
 

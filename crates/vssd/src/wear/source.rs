@@ -17,7 +17,7 @@ pub(crate) fn next_source(core: &Core, die: u32) -> (u32, u32) {
                 continue;
             }
             left += 1;
-            if !block.is_held() || block.is_moving() || block.fill() == Fill::Opening {
+            if !block.is_held() || block.is_moving() || matches!(block.fill(), Fill::Opening | Fill::Bare) {
                 continue;
             }
             let takes_more = block.takes_appends() && block.done_pages < core.shape.pages;

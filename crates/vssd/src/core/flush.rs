@@ -1,0 +1,43 @@
+//! Flushes that holders ask for: the medium answers each one, several together if it likes.
+
+use crate::core::Core;
+use crate::token::{FLUSH_TOKEN_BIT, POOL_TOKEN_BIT};
+use crate::{SpaceCompletion, SpaceError, SpaceToken, VssdId};
+use diecut_media::{Media, MediaError, MediaToken};
+use diecut_units::{Time, mutant};
+
+impl Core {
+    /// Makes durable what was appended so far. An answer says when it is; at once where appends are durable when they complete.
+    pub(crate) fn flush<M: Media + ?Sized>(
+        &mut self,
+        id: VssdId,
+        token: SpaceToken,
+        media: &mut M,
+        now: Time,
+    ) {
+        if !self.shape.volatile_cache || mutant!("vssd: a flush is answered at once") {
+            return self.flush_ready(id, token, Ok(()));
+        }
+        self.vssds.of(id).operations += 1;
+        let at = self.flushes.insert((id, token));
+        media.flush(MediaToken(POOL_TOKEN_BIT | FLUSH_TOKEN_BIT | u64::from(at)), now);
+    }
+
+    /// A flush came back.
+    ///
+    /// # Panics
+    /// If it is none that is under way (I-V1).
+    pub(crate) fn flushed(&mut self, token: MediaToken, result: Result<(), MediaError>) {
+        let (id, token) = self.flushes.remove(token.0 as u32);
+        self.vssds.of(id).operations -= 1;
+        let result = result.map_err(|error| match error {
+            MediaError::PowerLost => SpaceError::PowerLost,
+            _ => SpaceError::FlushFailed,
+        });
+        self.flush_ready(id, token, result);
+    }
+
+    fn flush_ready(&mut self, id: VssdId, token: SpaceToken, result: Result<(), SpaceError>) {
+        self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None, retries: 0 }));
+    }
+}
