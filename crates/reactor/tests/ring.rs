@@ -4,6 +4,7 @@ use diecut_drives::{DriveMedium, DriveShape};
 use diecut_media::*;
 use diecut_reactor::{DriveRing, PageCache};
 use diecut_testing::driven::{CarryOut, Driven};
+use diecut_testing::mounted::in_small_file_system;
 use diecut_units::*;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -289,6 +290,30 @@ fn the_rest_of_a_short_read_follows() {
         assert_eq!((done.len(), done[0].result), (1, Ok(())));
         assert!(done[0].buffer.as_ref().unwrap()[..] == whole[..], "bytes at their places, skipped {skip}");
     }
+}
+
+/// Goal: the rest of a write goes to the place behind its beginning. Method: a file system with room for a part: at the right place there is
+/// none, at the beginning there is.
+#[test]
+fn the_rest_of_a_short_write_goes_behind_its_beginning() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    in_small_file_system("on_a_small_file_system", "256k", folder.path(), SMALL);
+}
+
+/// The variable with the folder of a small file system.
+const SMALL: &str = "DIECUT_RING_SMALL";
+
+#[test]
+#[ignore = "needs a small file system: the_rest_of_a_short_write_goes_behind_its_beginning"]
+fn on_a_small_file_system() {
+    let path = std::path::PathBuf::from(std::env::var_os(SMALL).unwrap()).join("file");
+    let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+    let mut ring = DriveRing::new(&file, PageCache::Used).unwrap();
+    let bytes = [[7; 131_072], [8; 131_072], [9; 131_072]].concat();
+    assert_eq!(write(&mut ring, 0, &[&bytes]), Err(IntentError::Full));
+    let begun = file.metadata().unwrap().len();
+    assert!(begun > 0 && begun < bytes.len() as u64, "a part of it is there: {begun}");
+    assert!(read(&mut ring, 0, 65536).unwrap() == [7; 65536], "the beginning stays");
 }
 
 /// Goal: a discard that the file has no way for is advice not taken: it is answered once, as if it had been, and the ring goes on. One that the
