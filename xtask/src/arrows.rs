@@ -95,6 +95,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("hosts", &[]),
+    ("power", &[]),
 ];
 
 /// The room that only tests know.
