@@ -15,7 +15,7 @@ demo: setup
 
 # Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
 test:
-	@scripts/setup.sh rocksdb leveldb vlfs book
+	@scripts/setup.sh rocksdb leveldb vlfs power book
 	cargo xtask ci
 
 # Long seeds of the simulated stack, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.

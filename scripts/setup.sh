@@ -2,7 +2,8 @@
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
 # and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb" or
 # "leveldb", these databases, which only the plug-ins for them and their tests need; with "vlfs", what only the tests of the file
-# system need; with "book", mdBook, which makes HTML of the pages. Several words are taken, too.
+# system need; with "power", fio, for the tests of disks that lose power; with "book", mdBook, which makes HTML of the pages. Several words
+# are taken, too.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")/.."
@@ -51,6 +52,12 @@ fi
 if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; then
   { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fuse3 mount >/dev/null; } ||
     echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2
+fi
+
+# Only a test of tests/power needs it; without it is left out, and in `make test` it fails.
+if wants power && ! command -v fio >/dev/null; then
+  { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fio >/dev/null; } ||
+    echo "setup: FIO CANNOT BE INSTALLED (apt-get install fio); a test of tests/power will fail" >&2
 fi
 
 # PostgreSQL's package makes a cluster of its own and starts it, if it is not told otherwise.
