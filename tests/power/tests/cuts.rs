@@ -273,12 +273,17 @@ fn a_medium_on_a_ring_loses_nothing() {
     is_noticed("drives: a flush does nothing", || medium(43, 1, false));
 }
 
-/// Goal: a flush that the disk failed is the last one, although the next would succeed.
+/// Goal: a flush that the disk failed is the last one, although the next would succeed; and that it is not is noticed.
 #[test]
 fn a_medium_on_a_ring_ends_with_a_failed_flush() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
+    after_a_failed_flush();
+    is_noticed("drives: a flush that failed is asked again", after_a_failed_flush);
+}
+
+fn after_a_failed_flush() {
     for how in [FailedFlush::Forgets, FailedFlush::Drops, FailedFlush::Keeps] {
         let bench = Bench::new(51);
         let (mut medium, mut now) = (on_drive(&bench), Time::ZERO);
