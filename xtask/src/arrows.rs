@@ -73,7 +73,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("load", &["initiator", "nvme"]),
     ("hostile", &["load", "nvme"]),
     ("probe", &["devices"]),
-    ("cli", &["spec", "api", "daemon", "sim", "load", "probe"]),
+    ("cli", &["spec", "drives", "devices", "api", "daemon", "sim", "load", "probe"]),
     (
         "bench",
         &[

@@ -72,6 +72,9 @@ enum Command {
     Bench(command::bench::Bench),
     /// Measure a drive or a file by itself, without a server; reads only, unless told otherwise.
     Probe(command::probe::Probe),
+    /// Devices: what files and block devices of this machine are; no server is needed.
+    #[command(subcommand)]
+    Device(command::device::Device),
     /// See isolation at work, without a server.
     #[command(subcommand)]
     Demo(command::demo::Demo),
@@ -83,11 +86,12 @@ enum Command {
 }
 
 /// Options for those who ask a server, and commands for which they do nothing: these neither list nor take them.
-const IN_VAIN: [(&str, &[&str]); 5] = [
+const IN_VAIN: [(&str, &[&str]); 6] = [
     ("serve", &["timeout", "json"]),
     ("sim", &["socket", "timeout"]),
     ("demo", &["socket", "timeout"]),
     ("probe", &["socket", "timeout"]),
+    ("device", &["socket", "timeout"]),
     ("repro", &["socket", "timeout"]),
 ];
 
@@ -190,8 +194,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_with(&error));
     // A server must not take the socket that a variable names to those who ask another server.
     let is_socket_named = matches.value_source("socket") == Some(ValueSource::CommandLine);
-    if matches!(arguments.command, Command::Sim(_) | Command::Demo(_) | Command::Repro(_) | Command::Probe(_))
-    {
+    if matches!(
+        arguments.command,
+        Command::Sim(_) | Command::Demo(_) | Command::Repro(_) | Command::Probe(_) | Command::Device(_)
+    ) {
         // They have no sockets, so that the signal can only be of a reader that is gone (`| head`).
         // SAFETY: no other thread runs yet, and the default action is no function of ours.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -204,6 +210,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => return demo.run(arguments.json),
         Command::Repro(repro) => return repro.run(arguments.json),
         Command::Probe(probe) => return probe.run(arguments.json),
+        Command::Device(device) => return device.run(arguments.json),
         Command::Bench(bench) => {
             return bench.run(&client::Client::new(arguments.socket, arguments.timeout), arguments.json);
         }
@@ -237,6 +244,7 @@ fn main() -> ExitCode {
             | Command::Demo(_)
             | Command::Repro(_)
             | Command::Probe(_)
+            | Command::Device(_)
             | Command::Bench(_) => unreachable!("answered before a client is needed"),
         }
     });

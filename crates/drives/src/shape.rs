@@ -8,6 +8,8 @@ const PLANNED_SIZE_MIN_BYTES: u64 = 16 << 20;
 const PLANNED_BLOCKS: u64 = 1024;
 /// Erase blocks of a lane without which nothing can be cleaned.
 const BLOCKS_MIN: u64 = 8;
+/// Erase blocks of a lane with which a drive is not cut into fewer lanes.
+const SUGGESTED_BLOCKS_MIN: u32 = 64;
 /// What is left free at both ends of a drive: for labels, and for what others put there.
 pub(crate) const MARGIN_BYTES: u64 = 1 << 20;
 
@@ -79,6 +81,16 @@ impl DriveShape {
         Ok(shape)
     }
 
+    /// Cuts a drive into as many lanes as make sense: the most, up to 16, of which each has 64 erase blocks. A small drive has fewer.
+    ///
+    /// # Errors
+    /// If the drive is too small for one lane.
+    pub fn suggest(size_bytes: u64) -> Result<DriveShape, ShapeError> {
+        let plans = [16, 8, 4, 2].map(|lanes| DriveShape::plan(size_bytes, lanes, None));
+        let large = plans.into_iter().flatten().find(|shape| shape.blocks_per_lane >= SUGGESTED_BLOCKS_MIN);
+        large.map_or_else(|| DriveShape::plan(size_bytes, 1, None), Ok)
+    }
+
     /// The same in the words of the flash contract: a page is an IU, and has no OOB area.
     pub fn geometry(&self) -> Geometry {
         Geometry {
@@ -131,6 +143,14 @@ mod test {
             assert!(shape.offset(0, 0) == MARGIN_BYTES && last + MARGIN_BYTES <= size, "{size}");
             assert_eq!(shape.geometry().erase_block_size_bytes(), block);
         }
+    }
+
+    #[test]
+    fn small_drives_are_suggested_fewer_lanes() {
+        for (size, lanes) in [(1u64 << 40, 16), (17 << 30, 16), (16 << 30, 8), (1 << 30, 1), (131 << 20, 1)] {
+            assert_eq!(DriveShape::suggest(size).unwrap().lanes, lanes, "{size}");
+        }
+        assert!(matches!(DriveShape::suggest(100 << 20), Err(ShapeError::TooSmall { .. })));
     }
 
     #[test]

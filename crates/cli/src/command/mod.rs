@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod bench;
 pub mod demo;
+pub mod device;
 pub mod host;
 pub mod latency;
 mod live;
