@@ -1,6 +1,6 @@
 //! Places in the log, and what a map keeps of each IU.
 //!
-//! A map has one entry of 8 bytes for each IU: the [entry of the new format](../../../docs/design/one-format.md#entry), and two things that are
+//! A map has one entry of 8 bytes for each IU: the [entry of a leaf](../../../docs/format/leaf-1.md), and two things that are
 //! said in memory only. An entry of zeros says that nothing was written, so a table of any size begins as memory that nobody touched.
 
 use zerocopy::FromZeros;
@@ -80,6 +80,12 @@ impl Check {
     #[inline]
     pub fn of(checksum: u32) -> Check {
         Check(Some(checksum as u16))
+    }
+
+    /// As a leaf has it: zero if nothing is known.
+    #[inline]
+    pub fn bits(self) -> u16 {
+        self.0.unwrap_or(0)
     }
 
     /// Whether content with this checksum may be what is meant.

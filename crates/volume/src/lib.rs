@@ -23,6 +23,7 @@ pub mod contract;
 mod copies;
 mod copying;
 mod endurance;
+pub mod leaf;
 mod lent;
 mod loss;
 mod map;
