@@ -1,6 +1,7 @@
 //! What stands on the medium: chunk heads, page marks, anchors, and how they are read at recovery.
 
 pub mod anchor;
+pub mod anchor2;
 pub mod chunk;
 pub mod head;
 pub mod mark;
