@@ -1,6 +1,6 @@
 //! One copy of the catalog: two erase blocks of one die, used in turn.
 
-use crate::frame::FRAME_HEADER_SIZE_BYTES;
+use crate::frame::{FRAME_HEADER_SIZE_BYTES, Place};
 use diecut_media::{Media, MediaToken};
 use diecut_units::EraseBlockAddress;
 
@@ -19,16 +19,23 @@ pub(crate) struct Shape {
     pub page_size_bytes: u32,
     pub oob_size_bytes: u32,
     pub pages_per_erase_block: u32,
+    /// The UUID of the device, where pages have no OOB areas.
+    pub device: Option<[u8; 16]>,
+    /// Whether only a flush makes programs durable.
+    pub flushes: bool,
 }
 
 impl Shape {
-    pub fn of<M: Media + ?Sized>(media: &M) -> Shape {
+    /// Of a medium; `device` is its UUID, which counts where pages have no OOB areas.
+    pub fn of<M: Media + ?Sized>(media: &M, device: [u8; 16]) -> Shape {
         let geometry = media.geometry();
         Shape {
             unit_pages: media.capabilities().program_unit_pages,
             page_size_bytes: geometry.page_size_bytes,
             oob_size_bytes: geometry.oob_size_bytes,
             pages_per_erase_block: geometry.pages_per_erase_block(),
+            device: (!geometry.has_oob()).then_some(device),
+            flushes: media.capabilities().volatile_cache,
         }
     }
 
@@ -52,6 +59,8 @@ pub(crate) struct Copy {
     /// The block that frames are appended to, once it was erased for that since opening.
     current: usize,
     next_page: u32,
+    /// Checksum of the last frame in the present block.
+    chain: u32,
     /// Number of the state that the present block ends with; absent if nothing can be appended to it.
     holds: Option<u64>,
     failed: [bool; 2],
@@ -59,7 +68,7 @@ pub(crate) struct Copy {
 
 impl Copy {
     pub fn new(blocks: [EraseBlockAddress; 2]) -> Copy {
-        Copy { blocks, current: 0, next_page: 0, holds: None, failed: [false; 2] }
+        Copy { blocks, current: 0, next_page: 0, chain: 0, holds: None, failed: [false; 2] }
     }
 
     pub fn is_dead(&self) -> bool {
@@ -95,7 +104,17 @@ impl Copy {
         if !self.failed[1 - self.current] {
             self.current = 1 - self.current;
         }
-        (self.next_page, self.holds) = (0, None);
+        (self.next_page, self.chain, self.holds) = (0, 0, None);
+    }
+
+    /// Where the next frame lies, if that is what it is known by.
+    pub fn place(&self, shape: &Shape) -> Option<Place> {
+        shape.device.map(|device| Place { device, previous: self.chain })
+    }
+
+    /// A frame with this checksum is appended.
+    pub fn link(&mut self, checksum: u32) {
+        self.chain = checksum;
     }
 
     /// The page that the next frame begins at.

@@ -9,6 +9,9 @@ pub enum CatalogError {
     /// A later version wrote it.
     #[error("{0}")]
     Version(String),
+    /// The device could not make durable what was written, or what an opening found.
+    #[error("the device cannot flush its cache; nothing can be changed any more")]
+    FlushFailed,
     /// No copy can be written any more.
     #[error("all erase blocks of the catalog failed; nothing can be changed any more")]
     Failed,

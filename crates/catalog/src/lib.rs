@@ -47,7 +47,8 @@ pub use vssd_record::{VssdRecord, ZoneRoomRecord};
 #[doc(hidden)]
 pub mod fuzz {
     pub use crate::frame::{
-        FRAME_HEADER_SIZE_BYTES, Frame, FrameError, Part, decode_frame, decode_oob, encode_frame, encode_oob,
+        FRAME_HEADER_SIZE_BYTES, Frame, FrameError, Part, Place, decode_frame, decode_oob, encode_frame,
+        encode_oob,
     };
     use crate::{Changes, State};
 

@@ -1,13 +1,16 @@
 //! Opening: the frames of all blocks are found by their OOB areas, then the blocks are read, the most promising first.
+//!
+//! Where pages have no OOB areas, each block is read from its start as long as there are frames of their places. A medium with a volatile cache
+//! is flushed before: what is found is what the next cut leaves.
 
 use crate::State;
 use crate::copy::{Shape, token};
 use crate::error::CatalogError;
-use crate::frame::{FrameError, decode_oob};
+use crate::frame::{FrameError, Place, checksum_of, decode_oob};
 use crate::numbers;
 use crate::replay::{Replay, ReplayError, SEQUENCE_END};
 use diecut_media::{Command, Completion, Media, MediaError, Operation};
-use diecut_units::{BufferMut, EraseBlockAddress, IU_SIZE_BYTES, Time};
+use diecut_units::{BufferMut, EraseBlockAddress, IU_SIZE_BYTES, Time, mutant};
 
 /// A frame found by its OOB areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,8 @@ impl Candidate {
 }
 
 enum Step {
+    /// What the medium keeps in its cache is made durable.
+    Flushing,
     /// Walking all blocks for frames.
     Walking,
     /// Reading the frames of the last candidate, from this one on.
@@ -92,6 +97,10 @@ pub(crate) struct Opening {
     /// The most promising last.
     candidates: Vec<Candidate>,
     replay: Replay,
+    /// Checksum of the last frame of the candidate that was taken.
+    chain: u32,
+    /// The highest number seen on each copy, where frames are known by their places.
+    newest: [u64; 2],
     /// The newest state so far, with its copy and block.
     best: Option<(u64, State, usize, usize)>,
     opened: Opened,
@@ -113,16 +122,46 @@ impl Opening {
             step: Step::Walking,
             candidates: Vec::new(),
             replay: Replay::default(),
+            chain: 0,
+            newest: [0; 2],
             best: None,
             opened: Opened { state: None, highest: 0, newest_blocks: [0; 2] },
             may_be_new: true,
         };
-        for copy in 0..2 {
-            for block in 0..2 {
-                opening.walk(copy, block, media, now);
-            }
+        if shape.flushes && !mutant!("catalog: frames are read without a flush") {
+            opening.step = Step::Flushing;
+            media.flush(token(0, 0), now);
+        } else {
+            opening.find(media, now);
         }
         opening
+    }
+
+    /// Begins to look for frames.
+    fn find<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        self.step = Step::Walking;
+        if self.shape.device.is_some() {
+            return self.read_all(media, now);
+        }
+        for copy in 0..2 {
+            for block in 0..2 {
+                self.walk(copy, block, media, now);
+            }
+        }
+    }
+
+    /// Reads all blocks: nothing says where frames lie but what is read.
+    fn read_all<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        let Shape { unit_pages: pages, pages_per_erase_block, .. } = self.shape;
+        // Until something is found.
+        self.may_be_new = false;
+        for (copy, block) in [(1, 1), (1, 0), (0, 1), (0, 0)] {
+            let at = |first_page| Found { sequence: u64::MAX, first_page, pages };
+            let frames = (0..pages_per_erase_block).step_by(pages as usize).map(at).collect();
+            self.candidates.push(Candidate { copy, block, frames });
+        }
+        let begun = self.read(0, media, now);
+        assert!(begun.is_ok(), "nothing was read that could be wrong");
     }
 
     fn walk<M: Media + ?Sized>(&mut self, copy: usize, block: usize, media: &mut M, now: Time) {
@@ -146,10 +185,16 @@ impl Opening {
         now: Time,
     ) -> Option<Result<Opened, CatalogError>> {
         let outcome = match self.step {
+            Step::Flushing if completion.result.is_err() => return Some(Err(CatalogError::FlushFailed)),
+            Step::Flushing => {
+                self.find(media, now);
+                Ok(())
+            }
+            Step::Reading(at) if self.shape.device.is_some() => self.taken(at, completion, media, now),
             Step::Walking => self.walked(copy, block, completion, media, now),
             Step::Reading(at) => {
                 let frame = match (&completion.result, &completion.destination) {
-                    (Ok(()), Some(bytes)) => self.replay.frame(bytes),
+                    (Ok(()), Some(bytes)) => self.replay.frame(bytes, None).map(|_| ()),
                     _ => Err(FrameError::Incomplete.into()),
                 };
                 match frame {
@@ -175,6 +220,41 @@ impl Opening {
                     "the newest has the sequence number {sequence}, which cannot be"
                 )),
             })),
+        }
+    }
+
+    /// A frame where pages have no OOB areas, or the end of the block's frames.
+    fn taken<M: Media + ?Sized>(
+        &mut self,
+        at: usize,
+        completion: &Completion,
+        media: &mut M,
+        now: Time,
+    ) -> Result<(), ReplayError> {
+        let device =
+            self.shape.device.expect("I-C9: a block is read through where only places tell what is a frame");
+        let place = Some(Place { device, previous: self.chain });
+        let frame = match (&completion.result, &completion.destination) {
+            (Ok(()), Some(bytes)) => {
+                self.replay.frame(bytes, place).map(|sequence| (sequence, checksum_of(bytes)))
+            }
+            _ => Err(FrameError::Incomplete.into()),
+        };
+        match frame {
+            Ok((sequence, checksum)) => {
+                self.chain = checksum;
+                self.opened.highest = self.opened.highest.max(sequence);
+                let Candidate { copy, block, .. } = *self.candidates.last().expect("one is read");
+                if sequence >= self.newest[copy] {
+                    (self.newest[copy], self.opened.newest_blocks[copy]) = (sequence, block);
+                }
+                self.read(at + 1, media, now)
+            }
+            Err(ReplayError::Frame(FrameError::Incomplete)) => {
+                self.candidates.last_mut().expect("one is read").frames.truncate(at);
+                self.read(at, media, now)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -248,6 +328,7 @@ impl Opening {
             return Ok(());
         }
         self.candidates.pop();
+        self.chain = 0;
         let newest = std::mem::take(&mut self.replay).finish()?;
         let best = self.best.as_ref().map_or(0, |(sequence, ..)| *sequence);
         if let Some((sequence, state)) =

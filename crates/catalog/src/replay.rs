@@ -2,7 +2,7 @@
 
 use crate::State;
 use crate::document::read_document;
-use crate::frame::{Frame, FrameError, Part, decode_frame};
+use crate::frame::{Frame, FrameError, Part, Place, decode_frame};
 use crate::record::RecordError;
 use diecut_units::mutant;
 
@@ -21,16 +21,17 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub fn frame(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
-        match decode_frame(bytes)? {
+    /// Takes the next frame of the block, and gives its number.
+    pub fn frame(&mut self, bytes: &[u8], place: Option<Place>) -> Result<u64, ReplayError> {
+        match decode_frame(bytes, place)? {
             Frame::Document { sequence, text } => {
                 if self.document.as_ref().is_none_or(|(newest, _)| sequence > *newest) {
                     self.document = Some((sequence, text.to_vec()));
                 }
+                Ok(sequence)
             }
-            Frame::Part(part) => self.part(&part)?,
+            Frame::Part(part) => self.part(&part).map(|()| part.sequence),
         }
-        Ok(())
     }
 
     /// A frame cannot be read: its batch is not complete, and what follows changes a state that is not there.

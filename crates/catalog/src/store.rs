@@ -3,11 +3,11 @@
 use crate::State;
 use crate::copy::{CATALOG_TOKEN_BIT, Copy, Shape, token};
 use crate::error::CatalogError;
-use crate::frame::{Part, encode_frame, encode_oob};
+use crate::frame::{Part, checksum_of, encode_frame, encode_oob};
 use crate::opening::{Opened, Opening};
 use crate::record::{Changes, Content};
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
-use diecut_units::{Buffer, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Time};
+use diecut_units::{Buffer, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Time, mutant};
 
 enum Phase {
     Opening(Box<Opening>),
@@ -15,6 +15,8 @@ enum Phase {
     /// Copy at work: erasing its other block, or programming a frame.
     Erasing(usize),
     Programming(usize),
+    /// What was programmed on the copy at work is being made durable.
+    Flushing(usize),
     Failed(CatalogError),
 }
 
@@ -52,10 +54,15 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// An empty catalog over blocks whose content does not matter.
-    pub fn create<M: Media + ?Sized>(media: &M, copies: [[EraseBlockAddress; 2]; 2]) -> Catalog {
+    /// An empty catalog over blocks whose content does not matter. `device` is the UUID of the device, which counts where pages have no
+    /// OOB areas.
+    pub fn create<M: Media + ?Sized>(
+        media: &M,
+        device: [u8; 16],
+        copies: [[EraseBlockAddress; 2]; 2],
+    ) -> Catalog {
         Catalog {
-            shape: Shape::of(media),
+            shape: Shape::of(media, device),
             copies: copies.map(Copy::new),
             phase: Phase::Idle,
             found: None,
@@ -70,18 +77,30 @@ impl Catalog {
     }
 
     /// Chooses the erase blocks of both copies among the system area's, given die by die: two blocks of the first die
-    /// that has them, and two of a die on another channel, or else of another die.
+    /// that has them, and two of a die on another channel, or else of another die. Of a device with one die, four blocks of that.
     pub fn choose_blocks(dies: &[Vec<EraseBlockAddress>]) -> Option<[[EraseBlockAddress; 2]; 2]> {
         let pairs: Vec<[EraseBlockAddress; 2]> =
             dies.iter().filter(|blocks| blocks.len() >= 2).map(|blocks| [blocks[0], blocks[1]]).collect();
+        if let [only] = dies
+            && let [first, second, third, fourth, ..] = only[..]
+        {
+            return Some([[first, second], [third, fourth]]);
+        }
         let first = *pairs.first()?;
         let elsewhere = pairs.iter().find(|pair| pair[0].channel != first[0].channel);
         Some([first, *elsewhere.or(pairs.get(1))?])
     }
 
-    /// Looks for what a catalog left. [`Catalog::complete`] goes on until [`Catalog::is_open`].
-    pub fn open<M: Media + ?Sized>(media: &mut M, copies: [[EraseBlockAddress; 2]; 2], now: Time) -> Catalog {
-        let mut catalog = Catalog::create(media, copies);
+    /// Looks for what a catalog left. [`Catalog::complete`] goes on until [`Catalog::is_open`]. `device` as in [`Catalog::create`].
+    ///
+    /// Where pages have no OOB areas, nothing can be told from damage: a catalog is created there, and [`Catalog::put`] makes it one.
+    pub fn open<M: Media + ?Sized>(
+        media: &mut M,
+        device: [u8; 16],
+        copies: [[EraseBlockAddress; 2]; 2],
+        now: Time,
+    ) -> Catalog {
+        let mut catalog = Catalog::create(media, device, copies);
         catalog.phase = Phase::Opening(Box::new(Opening::begin(catalog.shape, copies, media, now)));
         catalog
     }
@@ -204,6 +223,12 @@ impl Catalog {
                 let at = *at;
                 self.program(at, media, now);
             }
+            // A flush that is asked again succeeds without what this one should have covered.
+            Phase::Flushing(_) if !worked => self.phase = Phase::Failed(CatalogError::FlushFailed),
+            Phase::Flushing(at) => {
+                let at = *at;
+                self.copy_written(at, media, now);
+            }
             Phase::Idle | Phase::Failed(_) => {}
         }
     }
@@ -268,8 +293,12 @@ impl Catalog {
         let Write { sequence, batch, .. } = self.writing.as_mut().expect("a change is written");
         let parts = shape.frames(batch.records.len() as u64) as u32;
         if batch.next_part == parts {
-            copy.complete(*sequence);
-            return self.copy_done(at, media, now);
+            if shape.flushes && !mutant!("catalog: a copy is not flushed") {
+                let token = token(at, copy.current());
+                self.phase = Phase::Flushing(at);
+                return media.flush(token, now);
+            }
+            return self.copy_written(at, media, now);
         }
         let begin = batch.next_part as usize * shape.records_of_a_frame();
         let end = batch.records.len().min(begin + shape.records_of_a_frame());
@@ -278,11 +307,14 @@ impl Catalog {
             Part { sequence: *sequence, follows: batch.follows, part: batch.next_part, parts, records };
         batch.next_part += 1;
         let pages = shape.unit_pages;
-        let mut content = encode_frame(&part);
+        let mut content = encode_frame(&part, copy.place(&shape));
+        copy.link(checksum_of(&content));
         content.resize((pages * shape.page_size_bytes) as usize, 0);
         let mut oob = vec![0; (pages * shape.oob_size_bytes) as usize];
-        for (page, area) in oob.chunks_exact_mut(shape.oob_size_bytes as usize).enumerate() {
-            encode_oob(*sequence, page as u32, pages, area);
+        if shape.device.is_none() {
+            for (page, area) in oob.chunks_exact_mut(shape.oob_size_bytes as usize).enumerate() {
+                encode_oob(*sequence, page as u32, pages, area);
+            }
         }
         let operation = Operation::Program {
             block: copy.current_block(),
@@ -294,6 +326,13 @@ impl Catalog {
         let token = token(at, copy.current());
         self.phase = Phase::Programming(at);
         media.submit(Command { token, operation }, now);
+    }
+
+    /// All frames of the batch are on the copy at work, and durable.
+    fn copy_written<M: Media + ?Sized>(&mut self, at: usize, media: &mut M, now: Time) {
+        let sequence = self.writing.as_ref().expect("a change is written").sequence;
+        self.copies[at].complete(sequence);
+        self.copy_done(at, media, now);
     }
 
     fn copy_done<M: Media + ?Sized>(&mut self, at: usize, media: &mut M, now: Time) {

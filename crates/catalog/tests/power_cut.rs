@@ -161,7 +161,8 @@ fn a_sequence_at_its_end_is_refused_clearly() {
         Device::create(&profile, Options { backing: Backing::Tags, ..Options::default() }).unwrap();
     let mut now = Time::ZERO;
     let records = encode_state(&state(3));
-    let frame = encode_frame(&Part { sequence: u64::MAX, follows: 0, part: 0, parts: 1, records: &records });
+    let frame =
+        encode_frame(&Part { sequence: u64::MAX, follows: 0, part: 0, parts: 1, records: &records }, None);
     write_frames(&mut device, &mut now, &[(u64::MAX, frame)]);
     let (mut catalog, found) = open(&mut device, &mut now);
     if catalog.error().is_none() {

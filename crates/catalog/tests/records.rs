@@ -156,7 +156,7 @@ fn error_of(frames: &[(u64, Vec<u8>)]) -> String {
 }
 
 fn frame(sequence: u64, follows: u64, records: &[u8]) -> (u64, Vec<u8>) {
-    (sequence, encode_frame(&Part { sequence, follows, part: 0, parts: 1, records }))
+    (sequence, encode_frame(&Part { sequence, follows, part: 0, parts: 1, records }, None))
 }
 
 /// Goal: who starts an older program on a later one's pool is told what it does not know, and older states are not taken for what

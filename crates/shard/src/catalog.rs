@@ -5,23 +5,25 @@ use diecut_catalog::{Catalog, CatalogError, State};
 use diecut_media::Media;
 use diecut_units::{EraseBlockAddress, Time};
 
-/// The catalog of a shard. It is the first shard's; nobody asks another's. `None` on a device that has no room for one.
+/// The catalog of a shard. It is the first shard's; nobody asks another's. `None` on a device that has no room for one. `device` is its UUID, where
+/// pages have no OOB areas.
 pub(crate) fn new_catalog<M: Media>(
     media: &mut M,
+    device: [u8; 16],
     dies: &[Vec<EraseBlockAddress>],
     is_member: bool,
     now: Time,
 ) -> Option<Catalog> {
     let blocks = Catalog::choose_blocks(dies)?;
     if is_member {
-        return Some(Catalog::create(media, blocks));
+        return Some(Catalog::create(media, device, blocks));
     }
     // What exists can be written down also while the file system under the device is full. On the first start all channels are here
     // still.
     for block in blocks.as_flattened() {
         media.make_room(*block, now);
     }
-    Some(Catalog::open(media, blocks, now))
+    Some(Catalog::open(media, device, blocks, now))
 }
 
 /// Whether the catalog has room for what a request leads to. Asked before anything is touched: later, erase blocks would have to be given
@@ -42,7 +44,10 @@ pub(crate) fn has_room_for_hosts(catalog: &Catalog, base: &State, next: &State) 
 pub(crate) fn refusal(error: &CatalogError) -> ControlError {
     let kind = match error {
         CatalogError::Full { .. } => ControlErrorKind::Exhausted,
-        CatalogError::Damaged(_) | CatalogError::Version(_) | CatalogError::Failed => ControlErrorKind::Media,
+        CatalogError::Damaged(_)
+        | CatalogError::Version(_)
+        | CatalogError::FlushFailed
+        | CatalogError::Failed => ControlErrorKind::Media,
     };
     ControlError { kind, message: format!("nothing was changed: {error}") }
 }

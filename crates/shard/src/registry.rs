@@ -71,7 +71,7 @@ impl Registry {
     /// A catalog for a shard that fails: nothing is written to it.
     pub fn no_catalog<M: Divide>(media: &M) -> Catalog {
         let block = media.geometry().die_at(0).erase_block(BlockIndex(0));
-        Catalog::create(media, [[block; 2]; 2])
+        Catalog::create(media, [0; 16], [[block; 2]; 2])
     }
 
     /// The name of a vSSD, for people.

@@ -108,7 +108,8 @@ impl<M: Divide> Shard<M> {
         }
         let dies: Vec<_> =
             (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
-        let catalog = new_catalog(&mut media, &dies, is_member, now);
+        let device = config.pool.nonces.map_or([0; 16], |nonces| nonces.device());
+        let catalog = new_catalog(&mut media, device, &dies, is_member, now);
         if catalog.is_none() {
             let message =
                 "the device has no two dies with good erase blocks for the catalog; use a larger one";

@@ -121,9 +121,9 @@ impl PoolConfig {
     /// writes, because they are large.
     fn for_a_drive(self, geometry: &diecut_units::Geometry) -> PoolConfig {
         let (log, catalog) = match geometry.dies() {
-            1 => (4, 2),
-            2..=3 => (2, 1),
-            _ => (1, 1),
+            1 => (4, 4),
+            2..=3 => (2, 2),
+            _ => (1, 2),
         };
         PoolConfig {
             // A choice: four lanes have 128 commands under way, which is as much as a drive of the data centre makes use of.

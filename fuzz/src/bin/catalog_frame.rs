@@ -3,7 +3,7 @@
 
 use diecut_catalog::State;
 use diecut_catalog::fuzz::{
-    FRAME_HEADER_SIZE_BYTES, Frame, Part, apply_records, decode_frame, decode_oob, encode_frame, encode_oob,
+    FRAME_HEADER_SIZE_BYTES, Frame, Part, Place, apply_records, decode_frame, decode_oob, encode_frame, encode_oob,
     encode_state, read_document,
 };
 use diecut_fuzz::{Input, bounded};
@@ -16,9 +16,12 @@ fn seeds() -> Vec<Vec<u8>> {
         .iter()
         .map(|state| {
             let part = Part { sequence: 9, follows: 0, part: 0, parts: 1, records: &encode_state(state) };
-            [&[2][..], &encode_frame(&part)].concat()
+            [&[2][..], &encode_frame(&part, None)].concat()
         })
         .collect();
+    let records = encode_state(&diecut_fuzz::catalog_state());
+    let part = Part { sequence: 9, follows: 0, part: 0, parts: 1, records: &records };
+    seeds.push([&[3][..], &encode_frame(&part, PLACE)].concat());
     seeds.push([&[1][..], include_bytes!("../../../crates/catalog/tests/fixtures/frame-v1.bin")].concat());
     let mut area = vec![0; 64];
     encode_oob(9, 0, 2, &mut area);
@@ -26,13 +29,22 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Where frames of version 3 lie.
+const PLACE: Option<Place> = Some(Place { device: [7; 16], previous: 5 });
+
 /// Makes magic, version, length and checksum right.
 fn seal(frame: &mut [u8], version: u32, header_bytes: usize) {
     frame[..8].copy_from_slice(b"DIECUTCT");
     frame[8..12].copy_from_slice(&version.to_le_bytes());
     let length = frame.len() - header_bytes;
     frame[24..32].copy_from_slice(&(length as u64).to_le_bytes());
-    let sum = checksum(&frame[16..]);
+    let mut checked = Vec::new();
+    if version == 3 {
+        checked.extend([7; 16]);
+        checked.extend(5u32.to_le_bytes());
+    }
+    checked.extend_from_slice(&frame[16..]);
+    let sum = checksum(&checked);
     frame[12..16].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -47,16 +59,17 @@ fn check(bytes: &[u8]) {
         assert_eq!(decode_oob(&again), Some((sequence, page, pages)));
     }
     let header_bytes = if version == 1 { 32 } else { FRAME_HEADER_SIZE_BYTES };
-    if (1..3).contains(&version) && frame.len() >= header_bytes {
+    if version > 0 && frame.len() >= header_bytes {
         seal(&mut frame, version, header_bytes);
     }
+    let place = PLACE.filter(|_| version == 3);
     let mut state = State::default();
-    let read = match bounded(0, || decode_frame(&frame)) {
+    let read = match bounded(0, || decode_frame(&frame, place)) {
         Ok(Frame::Document { text, .. }) => {
             bounded((1 << 16) + 1024 * bytes.len(), || read_document(text).map(|found| state = found))
         }
         Ok(Frame::Part(part)) => {
-            assert_eq!(decode_frame(&encode_frame(&part)), Ok(Frame::Part(part)));
+            assert_eq!(decode_frame(&encode_frame(&part, place), place), Ok(Frame::Part(part)));
             bounded((1 << 16) + 1024 * bytes.len(), || apply_records(&mut state, part.records))
         }
         Err(error) => Err(error.to_string()),

@@ -91,7 +91,7 @@ impl Bench {
         let (kind, length) = (input.byte(), usize::from(input.u16()));
         let bytes = input.bytes(length);
         let sealed = |follows: u64, records: &[u8]| {
-            encode_frame(&Part { sequence, follows, part: 0, parts: 1, records })
+            encode_frame(&Part { sequence, follows, part: 0, parts: 1, records }, None)
         };
         let mut content = match kind % 4 {
             STATE => sealed(0, &encode_state(&catalog_state())),
@@ -131,7 +131,7 @@ impl Bench {
 
     fn open(&mut self) -> Catalog {
         let blocks = blocks(&self.device);
-        let mut catalog = Catalog::open(&mut self.device, blocks, self.now);
+        let mut catalog = Catalog::open(&mut self.device, [0; 16], blocks, self.now);
         self.run(|completion, device, now| catalog.complete(completion, device, now));
         assert!(catalog.is_open());
         catalog

@@ -38,7 +38,7 @@ pub fn run(device: &mut Device, catalog: &mut Catalog, now: &mut Time, until: im
 
 pub fn open(device: &mut Device, now: &mut Time) -> (Catalog, Option<State>) {
     let blocks = blocks(device);
-    let mut catalog = Catalog::open(device, blocks, *now);
+    let mut catalog = Catalog::open(device, [0; 16], blocks, *now);
     run(device, &mut catalog, now, Catalog::is_open);
     let found = catalog.take_state();
     (catalog, found)
