@@ -179,6 +179,8 @@ impl Start {
             anchor_pace,
             device_name,
             new_pool_uuid,
+            // Of drives, which are not recorded.
+            makes_pool: _,
             // The same in every server, or about what is told only.
             control_patience: _,
             rate_limit_min_bytes_per_second: _,

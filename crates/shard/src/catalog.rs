@@ -5,17 +5,17 @@ use diecut_catalog::{Catalog, CatalogError, State};
 use diecut_media::Media;
 use diecut_units::{EraseBlockAddress, Time};
 
-/// The catalog of a shard. It is the first shard's; nobody asks another's. `None` on a device that has no room for one. `device` is its UUID, where
+/// The catalog of a shard. It is the first shard's; nobody asks another's. `is_new`: nothing is read of what lies there. `None` on a device that has no room for one. `device` is its UUID, where
 /// pages have no OOB areas.
 pub(crate) fn new_catalog<M: Media>(
     media: &mut M,
     device: [u8; 16],
     dies: &[Vec<EraseBlockAddress>],
-    is_member: bool,
+    is_new: bool,
     now: Time,
 ) -> Option<Catalog> {
     let blocks = Catalog::choose_blocks(dies)?;
-    if is_member {
+    if is_new {
         return Some(Catalog::create(media, device, blocks));
     }
     // What exists can be written down also while the file system under the device is full. On the first start all channels are here

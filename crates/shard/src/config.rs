@@ -30,6 +30,9 @@ pub struct ShardConfig {
     pub device_name: String,
     /// Identity of a pool that is made new; an existing one keeps its own.
     pub new_pool_uuid: [u8; 16],
+    /// Whether the pool is made, whatever lies on the device. A device without OOB areas cannot tell that it holds nothing: its label says
+    /// so, which is written when the shard is ready, and has a UUID that was never in use. Others find out by themselves.
+    pub makes_pool: bool,
     /// How long an administrator's request may take before it is answered with what it waits for; 0: for ever.
     pub control_patience: Span,
     /// The lowest rate limit of a new vSSD, in bytes per second: below it a chunk of the log takes longer than hosts wait for a
@@ -58,6 +61,7 @@ impl Default for ShardConfig {
             anchor_pace: AnchorPace::default(),
             device_name: "device".to_owned(),
             new_pool_uuid: [0x0d; 16],
+            makes_pool: false,
             control_patience: Span::from_secs(60),
             rate_limit_min_bytes_per_second: 1 << 20,
             cost_model: None,

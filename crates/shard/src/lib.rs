@@ -112,7 +112,7 @@ pub use again::Remains;
 pub use config::ShardConfig;
 pub use cost::{CostModel, TracePoint};
 pub use diecut_volume::{AnchorPace, ReclaimUnit};
-pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
+pub use diecut_vssd::{DiePlacement, DieWear, Nonces, PoolConfig, SwapRule, WearConfig};
 pub use division::{divide, gather, gather_media};
 pub use planted::PlantedPanic;
 pub use seat::Seat;

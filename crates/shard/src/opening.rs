@@ -170,6 +170,14 @@ pub(crate) fn open_further<M: Divide>(
                 if !flash.pool.is_open() {
                     return;
                 }
+                // Of a pool that is made block states are durable before anything else is.
+                if here.config.makes_pool && flash.pool.is_state_log_lost() {
+                    return opening
+                        .fail("the device does not take block states: it cannot be written to".to_owned());
+                }
+                if here.config.makes_pool && !flash.pool.is_durable() {
+                    return;
+                }
                 flash.pool.begin_check(&mut flash.media, now);
                 opening.go(Phase::Pool);
             }

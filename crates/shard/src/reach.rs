@@ -2,7 +2,7 @@
 
 use crate::peer::{Message, ShardMessage};
 use crate::seat::ShardIndex;
-use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media};
+use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::collections::BTreeMap;
 
@@ -36,6 +36,10 @@ impl<M: Divide> Media for Reach<'_, M> {
         self.elsewhere.insert(command.token.0, channel);
         let owner = ShardIndex(self.owners[usize::from(channel)]);
         self.outgoing.push((owner, ShardMessage(Message::Media(command))));
+    }
+    // A drive has one cache, whichever channel it is about.
+    fn flush(&mut self, token: MediaToken, now: Time) {
+        self.own.flush(token, now);
     }
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
         self.own.advance(now, completions);

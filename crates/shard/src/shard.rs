@@ -65,6 +65,13 @@ fn open_pool<M: Divide>(
             );
             (new(media), Some(failure))
         }
+        None if config.makes_pool => match Pool::make_on_flash(media, config.pool.clone()) {
+            Ok(mut pool) => {
+                pool.make_durable(media, now);
+                (pool, None)
+            }
+            Err(error) => (new(media), Some(error.to_string())),
+        },
         None => (Pool::open_from_flash(media, config.pool.clone(), now), None),
         Some(memory) if memory.size_bytes() < block_states_size_bytes + config.staging_bytes_per_vssd => {
             let failure = format!(
@@ -109,7 +116,8 @@ impl<M: Divide> Shard<M> {
         let dies: Vec<_> =
             (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
         let device = config.pool.nonces.map_or([0; 16], |nonces| nonces.device());
-        let catalog = new_catalog(&mut media, device, &dies, is_member, now);
+        let is_new = is_member || config.makes_pool;
+        let catalog = new_catalog(&mut media, device, &dies, is_new, now);
         if catalog.is_none() {
             let message =
                 "the device has no two dies with good erase blocks for the catalog; use a larger one";

@@ -6,6 +6,7 @@ mod composition;
 mod delays;
 mod fallen;
 mod herd;
+mod on_a_drive;
 mod placement;
 mod purge;
 mod reservations;

@@ -153,7 +153,8 @@ impl Pool {
         pool
     }
 
-    /// Makes a pool on a medium whose pages have no OOB areas, whatever lies there. It is one when [`Pool::is_durable`] after
+    /// Makes a pool on a medium whose pages have no OOB areas, whatever lies there. Its nonces are those of a device UUID that nothing was
+    /// written under: what an earlier pool of the same UUID left would count. It is one when [`Pool::is_durable`] after
     /// [`Pool::make_durable`]: the label that says so is written then.
     ///
     /// # Errors

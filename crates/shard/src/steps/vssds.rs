@@ -29,6 +29,13 @@ pub(crate) fn make_vssd<M: Divide>(
     let pool = &mut here.plane.flash.pool;
     pool.admit(id, isolation, places);
     pool.set_share(id, share_of(&record), now);
+    if !here.plane.flash.media.geometry().has_oob() {
+        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        let message = format!(
+            "vSSD \"{name}\": the device keeps nothing beside its pages, and nothing that a vSSD serves can lie on such a one yet"
+        );
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+    }
     if record.serves == Serves::Blocks {
         if !Session::can_serve(here.plane.flash.pool.shape()) {
             here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
