@@ -20,6 +20,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("openchannel", &["vssd"]),
     ("namespace", &["volume", "zoned", "openchannel"]),
     ("initiator", &["nvme"]),
+    ("remote", &["media", "initiator", "nvme"]),
     ("nvmf", &["namespace", "nvme"]),
     ("catalog", &["media", "spec"]),
     (FOR_TESTS, &["media", "emulator", "vssd", "namespace", "nvmf", "nvme"]),

@@ -7,8 +7,8 @@ use diecut_nvme::admin::Identify;
 use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
 use diecut_nvme::identify::{
-    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY, cns,
-    parse_namespace_list,
+    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
+    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, cns, parse_namespace_list,
 };
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
 use diecut_nvme::tcp::CapsuleCommand;
@@ -25,6 +25,10 @@ pub struct NamespaceFacts {
     pub size_lbas: u64,
     /// Bytes of an LBA.
     pub lba_bytes: u32,
+    /// RESCAP: which reservations it takes; 0: none.
+    pub reservation_capabilities: u8,
+    /// NGUID; zeros if it has none.
+    pub nguid: [u8; 16],
 }
 
 /// A controller as Identify and its properties tell it.
@@ -42,6 +46,12 @@ pub struct ControllerFacts {
     pub transfer_bytes_max: u32,
     /// Whether some namespace takes Copy with source ranges of format 0h.
     pub takes_copies: bool,
+    /// Whether it has a volatile cache: only a flush makes writes durable.
+    pub has_volatile_cache: bool,
+    /// Whether it takes Dataset Management, and so deallocations.
+    pub takes_deallocations: bool,
+    /// Whether it takes reservations.
+    pub takes_reservations: bool,
     /// Model number.
     pub model: String,
     /// Serial number.
@@ -362,6 +372,9 @@ impl Admin {
                 };
                 self.facts.takes_copies =
                     controller.oncs.get() & ONCS_COPY != 0 && controller.ocfs.get() & OCFS_FORMAT_0 != 0;
+                self.facts.has_volatile_cache = controller.vwc & 1 != 0;
+                self.facts.takes_deallocations = controller.oncs.get() & ONCS_DATASET_MANAGEMENT != 0;
+                self.facts.takes_reservations = controller.oncs.get() & ONCS_RESERVATIONS != 0;
                 self.go(Stage::NamespaceList);
             }
             Stage::NamespaceList => {
@@ -383,6 +396,8 @@ impl Admin {
                     nsid: self.namespace_ids[number],
                     size_lbas: namespace.nsze.get(),
                     lba_bytes: 1 << format.lba_size_log2,
+                    reservation_capabilities: namespace.rescap,
+                    nguid: namespace.nguid,
                 });
                 self.go_namespace(number + 1);
             }

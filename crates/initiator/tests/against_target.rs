@@ -148,7 +148,13 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
         (facts.in_capsule_bytes, facts.transfer_bytes_max, facts.queue_entries_max),
         (8192, 1 << 20, 256)
     );
-    let namespace = |nsid| NamespaceFacts { nsid, size_lbas: LBAS, lba_bytes: 4096 };
+    let namespace = |nsid| NamespaceFacts {
+        nsid,
+        size_lbas: LBAS,
+        lba_bytes: 4096,
+        reservation_capabilities: 0xff,
+        nguid: [0xcd; 16],
+    };
     assert_eq!(facts.namespaces, [namespace(1), namespace(9)]);
 
     world.tell(target::Event::Accepted(IO, None));

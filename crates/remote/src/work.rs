@@ -1,0 +1,264 @@
+//! Intents under way, each in as many commands as the target takes.
+
+use crate::kept::{Kept, KeptWrite};
+use diecut_initiator::{Command, LbaSpan};
+use diecut_media::{IntentDone, IntentError, IntentToken, IntentWork};
+use diecut_units::{Buffer, BufferMut, Slab};
+use std::collections::VecDeque;
+
+/// What commands are made by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub nsid: u32,
+    pub lba_bytes: u32,
+    /// Of one command; whole LBAs.
+    pub transfer_bytes_max: u32,
+    pub takes_deallocate: bool,
+    /// What was not flushed is kept.
+    pub keeps: bool,
+}
+
+/// An intent under way.
+struct Work {
+    token: IntentToken,
+    /// Commands that are not answered.
+    left: u32,
+    result: Result<(), IntentError>,
+    /// Of a read.
+    buffer: Option<BufferMut>,
+}
+
+/// What one command does.
+#[derive(Clone, Debug)]
+enum Task {
+    /// Into the buffer of its work, from there on.
+    Read {
+        at: usize,
+        offset: u64,
+        len: u32,
+    },
+    Write(KeptWrite),
+    Deallocate {
+        offset: u64,
+        len: u64,
+    },
+    /// What the flush covers, once it is sent.
+    Flush {
+        covers: u64,
+    },
+}
+
+/// A command that is not answered.
+struct Piece {
+    /// Its intent; none of a flush that nobody asked for, and of a write that is repeated.
+    work: Option<u32>,
+    task: Task,
+    /// Pieces go out in this order, also for the second time.
+    number: u64,
+    is_sent: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Works {
+    works: Slab<Work>,
+    pieces: Slab<Piece>,
+    /// Pieces to send.
+    waiting: VecDeque<u32>,
+    /// Kept writes that go out before them, one at a time.
+    again: VecDeque<KeptWrite>,
+    is_repeating: bool,
+    numbers: u64,
+    pub kept: Kept,
+    /// A flush that nobody asked for is under way.
+    own_flush: bool,
+    /// What was answered could not be written again: no flush works any more.
+    is_broken: bool,
+    pub done: Vec<IntentDone>,
+}
+
+/// How a command ended, as far as an intent is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Well,
+    Badly(IntentError),
+}
+
+impl Works {
+    /// Takes an intent.
+    ///
+    /// # Panics
+    /// If its offset or size is not whole LBAs.
+    pub fn begin(&mut self, token: IntentToken, work: IntentWork, limits: &Limits) {
+        let whole = |bytes: u64| bytes.is_multiple_of(limits.lba_bytes.into());
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut own_buffer = None;
+        match work {
+            IntentWork::Read { offset, buffer } => {
+                assert!(whole(offset) && whole(buffer.len() as u64), "a drive is read by whole LBAs");
+                for at in (0..buffer.len()).step_by(limits.transfer_bytes_max as usize) {
+                    let len = (buffer.len() - at).min(limits.transfer_bytes_max as usize) as u32;
+                    tasks.push(Task::Read { at, offset: offset + at as u64, len });
+                }
+                own_buffer = Some(buffer);
+            }
+            IntentWork::Write { offset, parts } => {
+                let data = match &parts[..] {
+                    [one] => one.clone(),
+                    several => {
+                        Buffer::copy_from(&several.iter().flat_map(|part| part.to_vec()).collect::<Vec<u8>>())
+                    }
+                };
+                assert!(whole(offset) && whole(data.len() as u64), "a drive is written by whole LBAs");
+                for at in (0..data.len()).step_by(limits.transfer_bytes_max as usize) {
+                    let end = data.len().min(at + limits.transfer_bytes_max as usize);
+                    tasks.push(Task::Write(KeptWrite {
+                        offset: offset + at as u64,
+                        data: data.slice(at..end),
+                    }));
+                }
+            }
+            IntentWork::Discard { offset, len_bytes } if limits.takes_deallocate => {
+                assert!(whole(offset) && whole(len_bytes), "a drive is discarded by whole LBAs");
+                tasks.push(Task::Deallocate { offset, len: len_bytes });
+            }
+            // Advice.
+            IntentWork::Discard { .. } => {}
+            IntentWork::Sync => tasks.push(Task::Flush { covers: 0 }),
+        }
+        if tasks.is_empty() {
+            return self.done.push(IntentDone { token, buffer: own_buffer, result: Ok(()) });
+        }
+        let left = tasks.len() as u32;
+        let work = self.works.insert(Work { token, left, result: Ok(()), buffer: own_buffer });
+        tasks.into_iter().for_each(|task| self.add(Some(work), task));
+    }
+
+    fn add(&mut self, work: Option<u32>, task: Task) {
+        self.numbers += 1;
+        let piece = self.pieces.insert(Piece { work, task, number: self.numbers, is_sent: false });
+        self.waiting.push_back(piece);
+    }
+
+    /// More is kept than should be: it is flushed though nobody asked.
+    pub fn flush_kept(&mut self) {
+        if !self.own_flush {
+            self.own_flush = true;
+            self.add(None, Task::Flush { covers: 0 });
+        }
+    }
+
+    /// The next command, and what it is called.
+    pub fn next(&mut self, limits: &Limits) -> Option<(u32, Command)> {
+        if self.is_repeating {
+            return None;
+        }
+        // I-Q2.
+        if let Some(write) = self.again.pop_front() {
+            self.is_repeating = true;
+            let piece = Piece { work: None, task: Task::Write(write), number: 0, is_sent: true };
+            let at = self.pieces.insert(piece);
+            return Some((at, self.command(at, limits)));
+        }
+        let at = self.waiting.pop_front()?;
+        self.pieces[at].is_sent = true;
+        let covers = self.kept.last();
+        if let Task::Flush { covers: of } = &mut self.pieces[at].task {
+            *of = covers;
+        }
+        Some((at, self.command(at, limits)))
+    }
+
+    fn command(&self, at: u32, limits: &Limits) -> Command {
+        let lba = u64::from(limits.lba_bytes);
+        let nsid = limits.nsid;
+        let span = |offset: u64, len: u64| LbaSpan { nsid, first: offset / lba, count: (len / lba) as u32 };
+        match &self.pieces[at].task {
+            Task::Read { offset, len, .. } => {
+                Command::Read { span: span(*offset, (*len).into()), length_bytes: *len }
+            }
+            Task::Write(KeptWrite { offset, data }) => Command::Write {
+                span: span(*offset, data.len() as u64),
+                data: data.clone(),
+                force_unit_access: false,
+            },
+            Task::Deallocate { offset, len } => Command::Deallocate { span: span(*offset, *len) },
+            Task::Flush { .. } => Command::Flush { nsid },
+        }
+    }
+
+    /// Bytes that a read command brought.
+    pub fn data(&mut self, at: u32, offset: u32, bytes: &[u8]) {
+        let Some(Piece { work: Some(work), task: Task::Read { at, .. }, .. }) = self.pieces.get(at) else {
+            return;
+        };
+        let begin = at + offset as usize;
+        if let Some(buffer) = &mut self.works[*work].buffer {
+            buffer[begin..begin + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// A command was answered.
+    pub fn ended(&mut self, at: u32, ended: Ended, keeps: bool) {
+        let Piece { work, task, number, .. } = self.pieces.remove(at);
+        assert!(self.waiting.front() != Some(&at), "I-Q4: what was not sent is not answered");
+        let is_repeated = number == 0;
+        self.is_repeating &= !is_repeated;
+        self.is_broken |= is_repeated && ended != Ended::Well;
+        let ended = match task {
+            Task::Flush { .. } if self.is_broken => Ended::Badly(IntentError::Failed),
+            _ => ended,
+        };
+        match (task, ended) {
+            (Task::Write(write), Ended::Well) if keeps && !is_repeated => self.kept.push(write),
+            (Task::Flush { covers }, Ended::Well) => self.kept.flushed(covers),
+            _ => {}
+        }
+        let Some(work) = work else {
+            self.own_flush &= is_repeated;
+            return;
+        };
+        let of = &mut self.works[work];
+        of.left -= 1;
+        if let Ended::Badly(error) = ended {
+            of.result = Err(error);
+        }
+        if of.left == 0 {
+            let Work { token, result, buffer, .. } = self.works.remove(work);
+            self.done.push(IntentDone { token, buffer, result });
+        }
+    }
+
+    /// The connection is lost: what was sent goes out again, in its order, behind what was answered and may be lost.
+    pub fn lost(&mut self) {
+        let repeated: Vec<u32> =
+            self.pieces.iter().filter(|(_, piece)| piece.number == 0).map(|(at, _)| at).collect();
+        repeated.into_iter().for_each(|at| drop(self.pieces.remove(at)));
+        self.is_repeating = false;
+        self.again = self.kept.all().cloned().collect();
+        let mut all: Vec<(u64, u32)> = self
+            .pieces
+            .iter_mut()
+            .map(|(at, piece)| {
+                piece.is_sent = false;
+                (piece.number, at)
+            })
+            .collect();
+        all.sort_unstable();
+        self.waiting = all.into_iter().map(|(_, at)| at).collect();
+    }
+
+    /// The drive is gone: everything is answered so.
+    pub fn give_up(&mut self) {
+        self.again.clear();
+        self.waiting.clear();
+        let pieces: Vec<u32> = self.pieces.iter().map(|(at, _)| at).collect();
+        pieces.into_iter().for_each(|at| self.ended(at, Ended::Badly(IntentError::Gone), false));
+    }
+
+    /// An intent that comes when the drive is gone.
+    pub fn refuse(&mut self, token: IntentToken, work: IntentWork) {
+        let buffer = if let IntentWork::Read { buffer, .. } = work { Some(buffer) } else { None };
+        self.done.push(IntentDone { token, buffer, result: Err(IntentError::Gone) });
+    }
+}
