@@ -45,7 +45,7 @@ mod writer;
 
 pub use address::{Check, LogAddress, MapEntry};
 pub use fitting::PlacementError;
-pub use format::{RecoveredChunk, anchor, anchor2, chunk, head, mark, walk};
+pub use format::{HeadFormat, RecoveredChunk, TagForm, anchor, anchor2, chunk, head, mark, walk};
 pub use layout::{Layout, SegmentIndex};
 pub use log::{Log, LogConfig};
 pub use owner::{Move, Owner};

@@ -40,8 +40,8 @@ mod waiting;
 pub use anchoring::AnchorPace;
 pub use config::{StoreConfig, StoreStatistics};
 pub use diecut_log::{
-    HandleStatistics, Placement, PlacementError, PlacementHandle, PlacementIsolation, PlacementTarget,
-    ReclaimGroup,
+    HandleStatistics, HeadFormat, Placement, PlacementError, PlacementHandle, PlacementIsolation,
+    PlacementTarget, ReclaimGroup,
 };
 pub use endurance::EnduranceFigures;
 pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};

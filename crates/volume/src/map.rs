@@ -1,4 +1,4 @@
-use diecut_log::{Log, LogAddress, MapEntry, Move, Owner};
+use diecut_log::{Log, LogAddress, MapEntry, Move, Owner, TagForm};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_units::mutant;
 use std::collections::VecDeque;
@@ -31,6 +31,39 @@ pub(crate) fn leaf_tag(volume: u16, leaf: usize) -> u64 {
 pub(crate) fn leaf_of(tag: u64) -> Option<(u16, usize)> {
     ((tag >> 48) as u16 == LEAF_VOLUME).then_some(((tag >> 32) as u16, (tag & 0xffff_ffff) as usize))
 }
+/// Tags in heads of version 3: number of the volume (4), IU within it, or a leaf: 4 bits of level above 36 of its number (5), and the newest
+/// snapshot of the volume (3): there is none.
+pub(crate) const TAGS: TagForm = TagForm { long: long_tag, short: short_tag };
+
+fn long_tag(tag: u64) -> [u8; 12] {
+    let (volume, number) = match leaf_of(tag) {
+        Some((volume, leaf)) => (volume, leaf as u64),
+        None => ((tag >> 48) as u16, tag & ((1 << 48) - 1)),
+    };
+    let mut long = [0; 12];
+    long[..4].copy_from_slice(&u32::from(volume).to_le_bytes());
+    long[4..9].copy_from_slice(&number.to_le_bytes()[..5]);
+    long
+}
+fn short_tag(long: [u8; 12], is_leaf: bool) -> u64 {
+    let number = |bytes: std::ops::Range<usize>| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(&long[bytes]);
+        u64::from_le_bytes(word)
+    };
+    let (volume, number, birth) = (number(0..4), number(4..9), number(9..12));
+    match u16::try_from(volume) {
+        Ok(volume) if birth == 0 && volume != LEAF_VOLUME => match is_leaf {
+            false => tag(volume, number),
+            true if number <= u32::MAX.into() => leaf_tag(volume, number as usize),
+            true => UNKNOWN_TAG,
+        },
+        _ => UNKNOWN_TAG,
+    }
+}
+/// A leaf of a volume that cannot be.
+const UNKNOWN_TAG: u64 = u64::MAX;
+
 pub(crate) fn note(kind: u64, volume: u16, first: u64, count: u64) -> [u64; 3] {
     [kind | u64::from(volume) << 8, first, count]
 }
@@ -484,14 +517,14 @@ impl Owner for Maps {
     fn renew(&mut self, words: [u64; 3], renewed: &mut Vec<[u64; 3]>) {
         let (kind, volume) = (words[0] & 0xff, (words[0] >> 8) as u16);
         if kind == NOTE_FIGURES {
-            return renewed.push(words);
+            return renewed.push(figures_note([words[1], words[2]]));
         }
         let exists = self.volume(volume).exists;
         match kind {
             NOTE_CREATE if exists => renewed.push(note(NOTE_CREATE, volume, 0, self.volume(volume).size_ius)),
             NOTE_CREATE => {}
             // A deleted volume keeps its deletion only; one that came again keeps what is empty.
-            NOTE_DELETE if !exists => renewed.push(words),
+            NOTE_DELETE if !exists => renewed.push(note(NOTE_DELETE, volume, words[1], words[2])),
             NOTE_DELETE => self.holes(volume, 0, u64::MAX, renewed),
             NOTE_UNCORRECTABLE if exists => self.lost(volume, words[1], words[2], renewed),
             _ if exists => self.holes(volume, words[1], words[2], renewed),
@@ -503,6 +536,35 @@ impl Owner for Maps {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// Goal: a note that was read and says more than a note can is not written again as it is. Method: notes of a deletion and of figures with
+    /// bits that none has.
+    #[test]
+    fn notes_are_renewed_as_notes_are() {
+        let mut maps = Maps::default();
+        let mut renewed = Vec::new();
+        maps.renew([NOTE_FIGURES | 1 << 50, 7, 8], &mut renewed);
+        maps.renew([NOTE_DELETE | 3 << 8 | 1 << 60, 0, 0], &mut renewed);
+        assert_eq!(renewed, [figures_note([7, 8]), note(NOTE_DELETE, 3, 0, 0)]);
+    }
+
+    /// Goal: tags have the form of the format, and what no tag has for its form is not taken for one. Method: bytes written by hand.
+    #[test]
+    fn tags_have_a_long_form() {
+        let long = [2, 1, 0, 0, 0x11, 0x12, 0x13, 0x14, 0x15, 0, 0, 0];
+        assert_eq!(long_tag(tag(0x0102, 0x15_1413_1211)), long);
+        assert_eq!(short_tag(long, false), tag(0x0102, 0x15_1413_1211));
+        let leaf = [2, 1, 0, 0, 0x11, 0x12, 0x13, 0x14, 0, 0, 0, 0];
+        assert_eq!(long_tag(leaf_tag(0x0102, 0x1413_1211)), leaf);
+        assert_eq!(short_tag(leaf, true), leaf_tag(0x0102, 0x1413_1211));
+        let nobody = |tag| leaf_of(tag).is_some_and(|(volume, _)| volume == LEAF_VOLUME);
+        for (at, value) in [(2, 1), (3, 1), (8, 1), (9, 1), (11, 1)] {
+            let mut other = leaf;
+            other[at] = value;
+            assert!(nobody(short_tag(other, true)), "byte {at}");
+        }
+        assert!(nobody(short_tag([0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], false)));
+    }
 
     fn resident_bytes() -> u64 {
         let status = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");

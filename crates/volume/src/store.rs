@@ -15,7 +15,7 @@ use crate::copying;
 use crate::endurance::Endurance;
 use crate::lent::{Lent, LentOver};
 use crate::loss::{AcceptedLoss, Findings};
-use crate::map::Maps;
+use crate::map::{self, Maps};
 use crate::opening::Opening;
 use crate::purging::Purging;
 use crate::reads::{ReadRequest, Reads};
@@ -66,7 +66,12 @@ impl Store {
         space: &mut dyn EraseBlockSpace,
         staging: Option<ProtectedRegion>,
     ) -> Store {
-        let log_config = LogConfig { user_slots: config.user_slots, placement: config.placement };
+        let log_config = LogConfig {
+            user_slots: config.user_slots,
+            placement: config.placement,
+            head_format: config.head_format,
+            tags: map::TAGS,
+        };
         let endurance = Endurance::new(space);
         let log = Log::new(&log_config, space, staging);
         let mut store = Store {

@@ -6,7 +6,7 @@ mod common;
 use common::{FakeSpace, MARK_OFFSET, MARK_SIZE_BYTES, OOB_SIZE_BYTES, Random, seal_mark, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{Store, StoreConfig};
+use diecut_volume::{HeadFormat, Store};
 use diecut_vssd::space::LogicalBlock;
 
 const SIZE_IUS: u64 = 600;
@@ -45,7 +45,7 @@ fn content(iu: u64) -> [u8; 8] {
 /// A store with one volume, all of it written and on flash.
 fn written() -> World {
     let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
-    let mut store = Store::open(StoreConfig::default(), &mut space, None);
+    let mut store = Store::open(common::config(), &mut space, None);
     store.create_volume(VolumeToken(1), VolumeIndex(0), SIZE_IUS);
     let mut world = World { space, store, random: Random::of(3), now: Time::ZERO };
     for first_iu in (0..SIZE_IUS).step_by(8) {
@@ -63,11 +63,11 @@ fn written() -> World {
     world
 }
 
-/// As [`written`], opened again: neither leaves nor heads of today's format tell the map of content.
+/// As [`written`], opened again: neither leaves nor heads of version 2 tell the map of content.
 fn opened_again() -> World {
     let World { space, mut random, now, .. } = written();
     let mut space = space.copy();
-    let mut store = Store::open(StoreConfig::default(), &mut space, None);
+    let mut store = Store::open(common::config(), &mut space, None);
     for _ in 0..100_000 {
         let Some(completion) = space.step(&mut random) else { break };
         store.complete(completion, &mut space, &mut Vec::new());
@@ -161,7 +161,9 @@ fn a_page_that_is_taken_for_another_is_noticed() {
         std::panic::catch_unwind(|| swap_and_read(opened_again(), in_one_block)).is_err()
     });
     diecut_units::marks::plant_mutant(None);
-    assert_eq!(noticed, [true, true]);
+    // Heads of version 3 tell the map what content it has, so that it knows it after a restart, too.
+    let is_known = common::head_format() == HeadFormat::Three;
+    assert_eq!(noticed, [!is_known, !is_known]);
 }
 
 /// Goal: the map knows which content it means, even where the medium says of other content that it is right. Method: pages are not asked

@@ -31,7 +31,7 @@ struct World {
 }
 
 fn open(space: &mut FakeSpace, protected: Option<&ProtectedMemory>) -> Store {
-    let config = StoreConfig { user_slots: 6, group_commit: Span::from_micros(5), ..StoreConfig::default() };
+    let config = StoreConfig { user_slots: 6, group_commit: Span::from_micros(5), ..common::config() };
     Store::open(config, space, protected.map(|memory| memory.region(0..memory.size_bytes())))
 }
 

@@ -24,7 +24,7 @@ struct World {
 }
 
 fn open(space: &mut FakeSpace, protected: &ProtectedMemory) -> Store {
-    let config = StoreConfig { user_slots: 6, ..StoreConfig::default() };
+    let config = StoreConfig { user_slots: 6, ..common::config() };
     Store::open(config, space, Some(protected.region(0..protected.size_bytes())))
 }
 

@@ -49,7 +49,7 @@ impl World {
             placement: Placement { handles: HANDLES, ..Placement::default() },
             anchor_pace: AnchorPace { ius_per_leaf: 40, ius_per_anchor_iu: 3 },
             group_commit: Span::from_micros(5),
-            ..StoreConfig::default()
+            ..common::config()
         };
         let mut store = Store::open(config, &mut self.space, region);
         let mut out = Vec::new();

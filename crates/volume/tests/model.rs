@@ -39,6 +39,7 @@ struct World {
     reads: BTreeMap<u64, Read>,
     others: Vec<u64>,
     next: u64,
+    openings: u64,
     now: Time,
     out: Vec<VolumeCompletion>,
     size_ius: u64,
@@ -98,6 +99,7 @@ impl World {
             reads: BTreeMap::new(),
             others: Vec::new(),
             next: 1,
+            openings: 0,
             now: Time::ZERO,
             out: Vec::new(),
             full: false,
@@ -132,8 +134,10 @@ impl World {
                 ius_per_leaf: 4 + self.seed % 40,
                 ius_per_anchor_iu: 3 + self.seed % 9,
             },
-            ..StoreConfig::default()
+            head_format: common::head_format_at(self.seed, self.openings),
+            ..common::config()
         };
+        self.openings += 1;
         self.store = Some(Store::open(config, &mut self.space, region));
         assert_eq!(self.store.as_ref().unwrap().placement(), self.placement);
         for _ in 0..1_000_000 {
@@ -840,7 +844,7 @@ fn a_full_store_is_overwritten_forever() {
 #[test]
 fn new_data_is_refused_when_the_store_is_full_and_nothing_of_it_is_written() {
     let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 20);
-    let config = StoreConfig { exported_ius: 100, ..StoreConfig::default() };
+    let config = StoreConfig { exported_ius: 100, ..common::config() };
     let memory = ProtectedMemory::in_memory(6 * 5248);
     let mut store = Store::open(config, &mut space, Some(memory.region(0..memory.size_bytes())));
     let mut out = Vec::new();

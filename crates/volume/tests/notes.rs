@@ -4,13 +4,13 @@
 mod common;
 
 use common::{FakeSpace, Random, shape};
-use diecut_log::{Log, LogAddress, LogConfig, Move, Owner, Placement, Stream};
+use diecut_log::{Log, LogAddress, LogConfig, Move, Owner, Placement, Stream, TagForm};
 use diecut_units::{ContentMode, Span, Time};
 use std::collections::BTreeMap;
 
 /// Tags that are overwritten again and again.
 const TAGS: u64 = 300;
-const NOTE: [u64; 3] = [7, 11, 13];
+const NOTE: [u64; 3] = [4, 11, 13];
 
 #[derive(Default)]
 struct Places {
@@ -51,7 +51,13 @@ struct World {
 impl World {
     fn new() -> World {
         let space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 18);
-        let log = Log::new(&LogConfig { user_slots: 6, placement: Placement::default() }, &space, None);
+        let config = LogConfig {
+            user_slots: 6,
+            placement: Placement::default(),
+            head_format: common::head_format(),
+            tags: TagForm::default(),
+        };
+        let log = Log::new(&config, &space, None);
         World { log, space, random: Random::of(5), owner: Places::default(), now: Time::ZERO }
     }
 

@@ -33,7 +33,7 @@ fn a_store_exports_what_was_promised_whatever_its_staging() {
             assert!(promised > 0);
             for _ in 0..3 {
                 let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
-                let config = StoreConfig { exported_ius: promised, ..StoreConfig::default() };
+                let config = StoreConfig { exported_ius: promised, ..common::config() };
                 let store = Store::open(config, &mut space, region);
                 assert_eq!(store.statistics().exported_ius, promised);
             }
@@ -50,7 +50,7 @@ fn a_medium_without_room_refuses_writes_until_it_has_some() {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
-        let mut store = Store::open(StoreConfig::default(), &mut space, region);
+        let mut store = Store::open(common::config(), &mut space, region);
         let mut out = Vec::new();
         store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
         let mut now = Time::ZERO;
@@ -103,7 +103,7 @@ fn room_comes_back_without_a_write() {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
-        let mut store = Store::open(StoreConfig::default(), &mut space, region);
+        let mut store = Store::open(common::config(), &mut space, region);
         let (mut out, mut now) = (Vec::new(), Time::ZERO);
         store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
         for number in 0..1000 {
@@ -162,7 +162,7 @@ fn what_was_refused_takes_no_capacity() {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
-        let config = StoreConfig { exported_ius: EXPORTED_IUS, ..StoreConfig::default() };
+        let config = StoreConfig { exported_ius: EXPORTED_IUS, ..common::config() };
         let mut store = Store::open(config, &mut space, region);
         let mut out = Vec::new();
         let mut now = Time::ZERO;
@@ -219,7 +219,7 @@ fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
-        let mut store = Store::open(StoreConfig::default(), &mut space, region);
+        let mut store = Store::open(common::config(), &mut space, region);
         let mut out = Vec::new();
         store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
         let mut now = Time::ZERO;
@@ -274,7 +274,7 @@ fn a_bent_staging_slot_is_noticed() {
     let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
     let mut random = Random::of(5);
     let mut out = Vec::new();
-    let mut store = Store::open(StoreConfig::default(), &mut space, region());
+    let mut store = Store::open(common::config(), &mut space, region());
     store.create_volume(VolumeToken(1), VolumeIndex(0), 100);
     store.submit(write(2, 3, 5), &mut space, &mut out);
     store.work(Time::ZERO, &mut space, &mut out);
@@ -289,7 +289,7 @@ fn a_bent_staging_slot_is_noticed() {
     for at in says {
         memory.region(0..memory.size_bytes()).copy_from_slice(&image);
         memory.region(at..at + 1)[0] ^= 0x10;
-        let store = Store::open(StoreConfig::default(), &mut space, region());
+        let store = Store::open(common::config(), &mut space, region());
         assert!(store.is_ready(), "byte {at}");
         let reason = store.read_only_reason();
         assert!(reason.is_some_and(|reason| reason.contains("protected memory")), "byte {at}: {reason:?}");
@@ -309,7 +309,7 @@ fn counters_at_their_end_are_refused_clearly() {
         let memory = ProtectedMemory::in_memory(6 * 5184);
         let region = || Some(memory.region(0..memory.size_bytes()));
         let anchor_pace = AnchorPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 };
-        let config = || StoreConfig { anchor_pace, ..StoreConfig::default() };
+        let config = || StoreConfig { anchor_pace, ..common::config() };
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
         let mut random = Random::of(5);
         let mut out = Vec::new();
@@ -346,7 +346,9 @@ fn counters_at_their_end_are_refused_clearly() {
                     }
                     HEAD_SEQUENCE if ius[0].starts_with(b"dchk") => {
                         ius[0][32..40].copy_from_slice(&((1u64 << 62) - 200).to_le_bytes());
-                        ius[0][28..32].fill(0);
+                        // No notes: of version 2 their number is behind the program units, of version 3 their bytes are.
+                        let notes = if ius[0][8] == 3 { 30..32 } else { 28..32 };
+                        ius[0][notes].fill(0);
                         seal_unit(ius, oob);
                     }
                     ANCHOR_COUNTERS if is_anchor => {
@@ -401,7 +403,7 @@ fn volumes_as_large_as_can_be_come_and_go() {
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = || Some(memory.region(0..memory.size_bytes()));
         let pace = AnchorPace { ius_per_leaf: 20, ius_per_anchor_iu: 3 + seed };
-        let config = StoreConfig { anchor_pace: pace, ..StoreConfig::default() };
+        let config = StoreConfig { anchor_pace: pace, ..common::config() };
         let mut store = Store::open(config.clone(), &mut space, region());
         let mut now = Time::ZERO;
         let mut next = 1;
@@ -488,7 +490,7 @@ fn a_store_that_lost_all_its_segments_refuses() {
         let region = || Some(memory.region(0..memory.size_bytes()));
         let mut out = Vec::new();
         let mut now = Time::ZERO;
-        let mut store = Store::open(StoreConfig::default(), &mut space, region());
+        let mut store = Store::open(common::config(), &mut space, region());
         store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
         for round in 0..60 {
             store.submit(write(2, round * 9, 9), &mut space, &mut out);
@@ -513,7 +515,7 @@ fn a_store_that_lost_all_its_segments_refuses() {
         let held = settled(&space);
         assert!(held > 3, "seed {seed}: there is something to lose");
         for _ in 0..2 {
-            let mut store = Store::open(StoreConfig::default(), &mut space, region());
+            let mut store = Store::open(common::config(), &mut space, region());
             for _ in 0..1000 {
                 if let Some(completion) = space.step(&mut random) {
                     store.complete(completion, &mut space, &mut out);
@@ -562,7 +564,7 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
         let mut space = FakeSpace::new(shape, 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = || Some(memory.region(0..memory.size_bytes()));
-        let mut store = Store::open(StoreConfig::default(), &mut space, region());
+        let mut store = Store::open(common::config(), &mut space, region());
         let mut out = Vec::new();
         for volume in 0..2 {
             store.create_volume(VolumeToken(1), VolumeIndex(volume), 600);
@@ -586,7 +588,7 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
         if is_cut {
             drop(store);
             space.power_cut(&mut random);
-            store = Store::open(StoreConfig::default(), &mut space, region());
+            store = Store::open(common::config(), &mut space, region());
             while !store.is_ready() {
                 let completion = space.step(&mut random).expect("recovery reads");
                 store.complete(completion, &mut space, &mut out);

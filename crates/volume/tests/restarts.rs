@@ -73,7 +73,7 @@ impl World {
             group_commit: Span::from_micros(5),
             user_slots: 6,
             anchor_pace: self.anchor_pace,
-            ..StoreConfig::default()
+            ..common::config()
         };
         self.store = Some(Store::open(config, &mut self.space, region));
     }

@@ -2,6 +2,8 @@
 //! at an even pace. Method: a closed loop in virtual time on an emulated device with its exact timing, one vSSD over all of it,
 //! tags for content; the ideal cleaner is a model of its own.
 
+mod common;
+
 use diecut_emulator::{Backing, Device, Options, Profile};
 use diecut_media::Media;
 use diecut_spec::Isolation;
@@ -90,7 +92,7 @@ impl World {
         let mut space = pool.space(id, &mut device, Time::ZERO);
         let exported =
             Store::exportable_ius(&space, staging, shape.over_provisioning_permille, Placement::default());
-        let config = StoreConfig { exported_ius: exported, ..StoreConfig::default() };
+        let config = StoreConfig { exported_ius: exported, ..common::config() };
         let store = Store::open(config, &mut space, region);
         let mut world = World {
             device,

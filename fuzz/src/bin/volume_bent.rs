@@ -12,7 +12,7 @@ use common::{
 use diecut_fuzz::{Input, bounded};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{AnchorPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, HeadFormat, Store, StoreConfig};
 
 diecut_fuzz::target!(seeds, check);
 
@@ -34,11 +34,12 @@ struct World {
     out: Vec<VolumeCompletion>,
 }
 
-fn open(space: &mut FakeSpace, memory: &Option<ProtectedMemory>) -> Store {
+fn open(space: &mut FakeSpace, memory: &Option<ProtectedMemory>, head_format: HeadFormat) -> Store {
     let config = StoreConfig {
         group_commit: Span::from_micros(5),
         user_slots: SLOTS,
         anchor_pace: AnchorPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 },
+        head_format,
         ..StoreConfig::default()
     };
     let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
@@ -122,6 +123,10 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![
         vec![1, 7],
         vec![0, 9],
+        // Heads and slots of version 3.
+        vec![0x85, 7],
+        [&[0x84, 5][..], &head(28, &[1, 0, 24, 0]), &bend(CONTENT, 9, 0, 64, &[0xFF; 16])].concat(),
+        [&[0x85, 8][..], &bend(SLOT, 0, 3, 8, &[0xFE; 8]), &bend(SLOT, 1, 5, 64 + 4080, &[1, 2])].concat(),
         // Heads: a sequence, notes, counts, an origin.
         [&[0, 5][..], &head(32, &[0xFF; 8]), &bend(CONTENT, 9, 0, 24, &[3, 0, 1, 0, 2, 0, 0, 0])].concat(),
         [
@@ -148,9 +153,10 @@ fn check(bytes: &[u8]) {
 fn check_all(mut input: Input<'_>) {
     let mode = input.byte();
     let mut random = Random::of(u64::from(input.byte()));
+    let head_format = if mode & 0x80 != 0 { HeadFormat::Three } else { HeadFormat::Two };
     let memory = (mode & 1 != 0).then(|| ProtectedMemory::in_memory(SLOTS * SLOT_SIZE_BYTES));
     let mut space = FakeSpace::new(shape(ContentMode::Tags, u32::from(mode >> 1 & 1)), 3, 20);
-    let store = open(&mut space, &memory);
+    let store = open(&mut space, &memory, head_format);
     let mut world = World { space, random: Random::of(1), store, now: Time(0), out: Vec::new() };
     world.wait("an opening", |world| world.store.is_ready());
     for volume in 0..2 {
@@ -206,7 +212,7 @@ fn check_all(mut input: Input<'_>) {
         });
     }
     for rounds in [40, 2] {
-        let store = open(&mut space, &memory);
+        let store = open(&mut space, &memory, head_format);
         let mut world = World { space, random, store, now: Time(0), out: Vec::new() };
         world.wait("an opening", |world| world.store.is_ready());
         assert!(world.out.is_empty());

@@ -129,7 +129,8 @@ impl Cleaner {
     fn want_live(&mut self, head: &Head, bytes: &[u8], writer: &Writer, owner: &mut impl Owner) {
         self.entries.clear();
         let first = writer.segments.address(head.segment, head.offset + 1);
-        let records = (0..).zip(head::records(bytes, head.data_count.into()));
+        let (shape, tags) = (head.shape(), writer.staging.form.tags);
+        let records = (0..shape.data_count).map(|record| (record, shape.tag(bytes, record, tags)));
         self.entries.extend(records.map(|(record, tag)| (tag, first.plus(record))));
         owner.live(&self.entries, &mut self.live);
         let (entries, lives) = (std::mem::take(&mut self.entries), std::mem::take(&mut self.live));
@@ -148,8 +149,7 @@ impl Cleaner {
     /// Wants the notes of a chunk to be written again that no anchor covers: what one covers is in the owner's leaves. How many there are.
     fn want_notes(&mut self, head: &Head, bytes: &[u8], writer: &Writer) -> u32 {
         let mut count = 0;
-        for note in 0..head.note_count as usize {
-            let (sequence, words) = head::note(bytes, note);
+        for (sequence, words) in head.shape().notes(bytes) {
             let is_covered = writer.anchors.covers(sequence)
                 || sequence == writer.anchors.held()
                     && mutant!("log: note at the anchor's sequence not renewed");

@@ -1,5 +1,5 @@
-//! Chunk head, version 3: it has room for drives without OOB areas, parity, snapshots and frames (`docs/design/one-format.md`). Nothing
-//! writes it yet. Little endian. The head is the first IU of a chunk or the first few; how many is fixed for a segment.
+//! Chunk head, version 3: it has room for drives without OOB areas, parity, snapshots and frames (`docs/design/one-format.md`). A log
+//! writes it where it is told to. Little endian. The head is the first IU of a chunk or the first few; how many is fixed for a segment.
 //!
 //! | offset | size | field        | meaning                                                          |
 //! |-------:|-----:|--------------|------------------------------------------------------------------|
@@ -48,7 +48,7 @@ const COPIES_MAX: u8 = 2;
 /// Where records start.
 const RECORDS_OFFSET: usize = size_of::<Fields>();
 /// Bytes of a note beside its words.
-const NOTE_TRAILER_SIZE_BYTES: usize = size_of::<NoteTrailer>();
+pub(super) const NOTE_TRAILER_SIZE_BYTES: usize = size_of::<NoteTrailer>();
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -255,6 +255,23 @@ impl HeadRoom {
         self.note_bytes += (NOTE_TRAILER_SIZE_BYTES + 8 * words.len()) as u16;
     }
 
+    /// A record.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn record(&self, bytes: &[u8], index: u16) -> Record {
+        assert!(index < self.data_count, "a record for each data IU");
+        let at = RECORDS_OFFSET + usize::from(index) * self.kind.record_size_bytes();
+        let (stored, rest) = StoredRecord::ref_from_prefix(&bytes[at..]).expect("checked when it was read");
+        let death = match self.kind {
+            ChunkKind::VersionCopies => {
+                StoredDeath::ref_from_prefix(rest).expect("checked when it was read").0.death
+            }
+            _ => [0; 4],
+        };
+        Record { tag: stored.tag, checksum: stored.checksum.get(), death }
+    }
+
     /// Where the checksum of a parity IU stands.
     fn parity_at(&self, index: u32) -> usize {
         assert!(index < self.parity_count, "a checksum of each parity IU");
@@ -380,16 +397,7 @@ impl ChunkHead {
     /// # Panics
     /// If there are not so many.
     pub fn record(&self, bytes: &[u8], index: u16) -> Record {
-        assert!(index < self.room.data_count, "a record for each data IU");
-        let at = RECORDS_OFFSET + usize::from(index) * self.room.kind.record_size_bytes();
-        let (stored, rest) = StoredRecord::ref_from_prefix(&bytes[at..]).expect("checked when it was read");
-        let death = match self.room.kind {
-            ChunkKind::VersionCopies => {
-                StoredDeath::ref_from_prefix(rest).expect("checked when it was read").0.death
-            }
-            _ => [0; 4],
-        };
-        Record { tag: stored.tag, checksum: stored.checksum.get(), death }
+        self.room.record(bytes, index)
     }
 
     /// The checksum of a parity IU.
@@ -416,7 +424,7 @@ impl ChunkHead {
 }
 
 /// The note at the end of some bytes, and what is before it.
-fn note_at_end(bytes: &[u8]) -> Option<(Note<'_>, &[u8])> {
+pub(super) fn note_at_end(bytes: &[u8]) -> Option<(Note<'_>, &[u8])> {
     let (rest, trailer) = NoteTrailer::ref_from_suffix(bytes).ok()?;
     if trailer.zeros != [0; 2] {
         return None;

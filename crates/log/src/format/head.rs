@@ -27,7 +27,9 @@
 //! the records since. Sequences are global to the store: they are the order in which the map changed. A head
 //! that does not check out, or names another place, ends its segment.
 
-use crate::Stream;
+use super::chunk::{ChunkHead, ChunkKind, HeadRoom};
+use super::form::{HeadFormat, HeadShape, note_words};
+use crate::{Stream, StreamKind};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -108,6 +110,10 @@ pub struct Head {
     pub sequence: u64,
     /// The segment that all entries were copied from, if it is one.
     pub origin: Option<Origin>,
+    /// Its version.
+    pub format: HeadFormat,
+    /// Bytes of notes, in version 3.
+    pub note_bytes: u32,
 }
 
 /// Whether one more entry of `extra` bytes fits beside `records` and `notes`.
@@ -172,6 +178,9 @@ impl Head {
     /// # Panics
     /// If its records and notes have no room, or it has no units.
     pub fn encode(&self, bytes: &mut [u8]) {
+        if self.format == HeadFormat::Three {
+            return self.encode_three(bytes);
+        }
         let fit = fits(self.data_count.into(), self.note_count as usize, 0);
         assert!(fit && self.unit_count > 0, "I-L30: a head has room for what it records");
         let origin = self.origin.unwrap_or_default();
@@ -197,14 +206,47 @@ impl Head {
         bytes[4..8].copy_from_slice(U32::from(check).as_bytes());
     }
 
-    /// Whether these bytes are a head of another version, which says nothing to this one.
-    pub fn is_other_version(bytes: &[u8]) -> bool {
-        checked(bytes).is_some_and(|fields| fields.version != VERSION)
+    /// As version 3 has it, on media with OOB areas and without parity.
+    fn encode_three(&self, bytes: &mut [u8]) {
+        let kind = match self.stream.kind() {
+            StreamKind::User => ChunkKind::User,
+            StreamKind::Cleaner => ChunkKind::Copies,
+            StreamKind::Map => ChunkKind::Map,
+        };
+        let room = HeadRoom {
+            head_ius: 1,
+            kind,
+            parity_count: 0,
+            data_count: self.data_count,
+            note_bytes: self.note_bytes as u16,
+        };
+        let head = ChunkHead {
+            room,
+            reference: self.stream.reference().0 as u8,
+            segment: self.segment,
+            generation: self.generation,
+            offset: self.offset,
+            unit_count: self.unit_count,
+            copy: 0,
+            sequence: self.sequence,
+            life: 0,
+            origin: self.origin,
+        };
+        head.encode(None, &mut bytes[..IU_SIZE_BYTES]);
     }
 
-    /// Reads a head; `None` if it does not check out.
+    /// Whether these bytes are a head of another version, or one of version 3 with something that this program does not know: it says
+    /// nothing to this one.
+    pub fn is_other_version(bytes: &[u8]) -> bool {
+        checked(bytes).is_some_and(|fields| fields.version != VERSION) && Head::decode(bytes).is_none()
+    }
+
+    /// Reads a head of either version; `None` if it does not check out.
     pub fn decode(bytes: &[u8]) -> Option<Head> {
-        let fields = checked(bytes).filter(|fields| fields.version == VERSION)?;
+        let fields = checked(bytes)?;
+        if fields.version != VERSION {
+            return Head::decode_three(&bytes[..IU_SIZE_BYTES]);
+        }
         let generation = fields.origin_generation.get();
         let origin =
             Origin { segment: fields.origin_segment.get(), generation, units: fields.origin_units.get() };
@@ -218,9 +260,50 @@ impl Head {
             note_count: fields.note_count.get(),
             sequence: fields.sequence.get(),
             origin: (generation > 0).then_some(origin),
+            format: HeadFormat::Two,
+            note_bytes: 0,
         };
         let fit = fits(head.data_count.into(), (head.note_count as usize).min(IU_SIZE_BYTES), 0);
         (fit && head.unit_count > 0).then_some(head)
+    }
+
+    /// Reads one of version 3, as far as this program knows what such heads say.
+    fn decode_three(bytes: &[u8]) -> Option<Head> {
+        let found = ChunkHead::decode(None, bytes)?;
+        let is_known = found.room.head_ius == 1 && found.room.parity_count == 0 && found.copy == 0;
+        let mut note_count = 0;
+        for note in found.notes(bytes) {
+            note_words(&note?)?;
+            note_count += 1;
+        }
+        let head = Head {
+            stream: Stream::from_number(found.room.kind as u16 | u16::from(found.reference) << 8)?,
+            segment: found.segment,
+            generation: found.generation,
+            offset: found.offset,
+            data_count: found.room.data_count,
+            unit_count: found.unit_count,
+            note_count,
+            sequence: found.sequence,
+            origin: found.origin,
+            format: HeadFormat::Three,
+            note_bytes: found.room.note_bytes.into(),
+        };
+        is_known.then_some(head)
+    }
+
+    /// How much it records.
+    pub(crate) fn shape(&self) -> HeadShape {
+        HeadShape {
+            format: self.format,
+            is_map: self.stream.kind() == StreamKind::Map,
+            data_count: self.data_count.into(),
+            note_count: self.note_count,
+            note_bytes: match self.format {
+                HeadFormat::Two => self.note_count * NOTE_SIZE_BYTES as u32,
+                HeadFormat::Three => self.note_bytes,
+            },
+        }
     }
 }
 
@@ -250,6 +333,7 @@ mod test {
             note_count: 3,
             sequence: 0x1817_1615_1413_1211,
             origin,
+            ..Head::default()
         };
         let mut bytes = vec![0; IU_SIZE_BYTES];
         put_record(&mut bytes, 1, 0x2827_2625_2423_2221);

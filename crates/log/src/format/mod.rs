@@ -3,9 +3,12 @@
 pub mod anchor;
 pub mod anchor2;
 pub mod chunk;
+mod form;
 pub mod head;
 pub mod mark;
 mod recovered;
 pub mod walk;
 
+pub use form::{HeadFormat, TagForm};
+pub(crate) use form::{HeadShape, is_known};
 pub use recovered::RecoveredChunk;

@@ -1,3 +1,5 @@
+use super::{HeadFormat, TagForm};
+use crate::Check;
 use crate::head::{self, Head, NOTE_SIZE_BYTES, RECORDS_OFFSET};
 use crate::walk::{self, Run};
 use diecut_units::IU_SIZE_BYTES;
@@ -8,8 +10,10 @@ use diecut_units::IU_SIZE_BYTES;
 pub struct RecoveredChunk {
     /// Its head.
     pub head: Head,
-    /// Records, then notes as they stand at the end of the head.
+    /// Records, then notes, as they stand in a head of version 2.
     bytes: Box<[u8]>,
+    /// What is known of each data IU; nothing in a head of version 2.
+    checks: Box<[Check]>,
 }
 
 impl RecoveredChunk {
@@ -17,7 +21,10 @@ impl RecoveredChunk {
     ///
     /// # Panics
     /// If they do not fit.
-    pub fn new(head: Head, page: &[u8]) -> RecoveredChunk {
+    pub fn new(head: Head, page: &[u8], tags: TagForm) -> RecoveredChunk {
+        if head.format == HeadFormat::Three {
+            return RecoveredChunk::of_three(head, page, tags);
+        }
         let notes = head.note_count as usize * NOTE_SIZE_BYTES;
         let records = RECORDS_OFFSET + usize::from(head.data_count) * 8;
         RecoveredChunk {
@@ -25,7 +32,27 @@ impl RecoveredChunk {
             bytes: [&page[RECORDS_OFFSET..records], &page[IU_SIZE_BYTES - notes..IU_SIZE_BYTES]]
                 .concat()
                 .into(),
+            checks: Box::default(),
         }
+    }
+
+    fn of_three(head: Head, page: &[u8], tags: TagForm) -> RecoveredChunk {
+        let shape = head.shape();
+        let mut bytes: Vec<u8> =
+            (0..shape.data_count).flat_map(|record| shape.tag(page, record, tags).to_le_bytes()).collect();
+        let notes: Vec<_> = shape.notes(page).collect();
+        assert_eq!(notes.len(), head.note_count as usize, "I-L30: a head has the notes that it counts");
+        for (sequence, words) in notes.into_iter().rev() {
+            bytes.extend([sequence, words[0], words[1], words[2]].map(u64::to_le_bytes).concat());
+        }
+        let check = |record| shape.checksum(page, record).map_or(Check::UNKNOWN, Check::of);
+        let checks = (0..shape.data_count).map(check).collect();
+        RecoveredChunk { head, bytes: bytes.into(), checks }
+    }
+
+    /// What is known of a data IU.
+    pub fn check(&self, index: u32) -> Check {
+        self.checks.get(index as usize).copied().unwrap_or_default()
     }
 
     /// Owner tag of a data IU.
@@ -64,7 +91,7 @@ mod test {
         head::put_note(&mut page, 0, 12, [1, 2, 3]);
         head::put_note(&mut page, 1, 20, [head::SKIP, 3, 0]);
         let head = Head { data_count: 4, note_count: 2, sequence: 9, ..Head::default() };
-        let chunk = RecoveredChunk::new(head, &page);
+        let chunk = RecoveredChunk::new(head, &page, TagForm::default());
         assert_eq!((0..4).map(|record| chunk.record(record)).collect::<Vec<_>>(), [70, 71, 72, 73]);
         let (mut notes, mut runs) = (Vec::new(), Vec::new());
         assert!(chunk.runs(|number, at, words| notes.push((number, at, words)), |run| runs.push(run)));

@@ -10,12 +10,13 @@ use crate::placement::{PerGroup, Placement, PlacementHandle, ReclaimGroup};
 use crate::purge::{Purge, PurgeError};
 use crate::reserve::DISPLACED_LEAVE;
 use crate::segments::{self, Run, Segments};
-use crate::staging::Staging;
+use crate::staging::{HeadForm, Staging};
 use crate::supply::Supply;
 use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE, group_in};
 use crate::writer::{Appended, Pace, Writer};
 use crate::{
-    Check, HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream, StreamKind,
+    Check, HandleStatistics, HeadFormat, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream,
+    StreamKind, TagForm,
 };
 use diecut_units::token::space::KIND_MASK;
 use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Span, Time, mutant};
@@ -34,6 +35,10 @@ pub struct LogConfig {
     pub user_slots: usize,
     /// Reclaim unit handles and reclaim groups; always the same ones.
     pub placement: Placement,
+    /// Version of the chunk heads that are written. Both are read, whatever this is.
+    pub head_format: HeadFormat,
+    /// How the owner's tags stand in those of version 3.
+    pub tags: TagForm,
 }
 
 /// The log of one vSSD. Lower rooms are lent at each call.
@@ -51,7 +56,8 @@ impl Log {
     pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
         let staging_size_bytes = staging.as_ref().map(|region| region.len());
         let layout = config.placement.layout(space, staging_size_bytes);
-        let staging = Staging::new(&layout, config.user_slots, staging);
+        let form = HeadForm { format: config.head_format, tags: config.tags };
+        let staging = Staging::new(&layout, config.user_slots, staging, form);
         let segments = Segments::new(layout, space, staging.user_slot_count());
         let mut writer = Writer::new(segments, staging);
         writer.count_free(space);

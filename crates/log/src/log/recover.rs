@@ -92,6 +92,14 @@ impl Log {
         space.sync(SpaceToken(TOKEN_NOBODY));
     }
 
+    /// A chunk with this head, of the bytes that it was read from.
+    ///
+    /// # Panics
+    /// If they do not hold what it says.
+    pub fn recovered(&self, head: Head, bytes: &[u8]) -> RecoveredChunk {
+        RecoveredChunk::new(head, bytes, self.writer.staging.form.tags)
+    }
+
     /// Chunks found in protected staging: slot, head fields, head bytes. The number of slots that are damaged besides;
     /// they stay as they are.
     pub fn found_in_staging(&self) -> (Vec<(usize, RecoveredChunk)>, u32) {

@@ -1,7 +1,8 @@
 //! A chunk in a staging slot, and the states it goes through.
 
+use crate::format::{HeadFormat, HeadShape};
 use crate::head::{Head, Origin};
-use crate::{Layout, LogAddress, SegmentIndex, Stream};
+use crate::{Layout, LogAddress, SegmentIndex, Stream, StreamKind};
 
 /// Where a chunk stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub(crate) struct Chunk {
     pub last_sequence: u64,
     pub data_count: u32,
     pub note_count: u32,
+    /// Bytes of the notes.
+    pub note_bytes: u32,
     /// What the cleaner copied all of it from.
     pub origin: Option<Origin>,
     /// Programs under way.
@@ -76,6 +79,7 @@ impl Chunk {
             last_sequence: 0,
             data_count: 0,
             note_count: 0,
+            note_bytes: 0,
             origin: None,
             pending: 0,
             fills_room: false,
@@ -101,6 +105,7 @@ impl Chunk {
             last_sequence,
             data_count: head.data_count.into(),
             note_count: head.note_count,
+            note_bytes: head.shape().note_bytes,
             checksums,
             ..Chunk::new(stream, place, head.sequence, Vec::new())
         }
@@ -149,7 +154,28 @@ impl Chunk {
             note_count: self.note_count,
             sequence: self.sequence,
             origin: self.origin,
+            ..Head::default()
         }
+    }
+
+    /// How much its head records, in a form.
+    #[inline]
+    pub fn shape(&self, format: HeadFormat) -> HeadShape {
+        HeadShape {
+            format,
+            is_map: self.stream.kind() == StreamKind::Map,
+            data_count: self.data_count,
+            note_count: self.note_count,
+            note_bytes: self.note_bytes,
+        }
+    }
+
+    /// It records more.
+    #[inline]
+    pub fn take_shape(&mut self, shape: HeadShape) {
+        self.data_count = shape.data_count;
+        self.note_count = shape.note_count;
+        self.note_bytes = shape.note_bytes;
     }
 }
 

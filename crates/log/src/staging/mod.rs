@@ -8,7 +8,7 @@ mod slot;
 
 pub(crate) use chunk::{Chunk, ChunkState, Place};
 pub use slot::SLOT_HEADER_SIZE_BYTES;
-pub(crate) use slot::Slot;
+pub(crate) use slot::{HeadForm, Slot};
 
 use crate::mark::Mark;
 use crate::placement::Placement;
@@ -32,6 +32,8 @@ pub(crate) struct Staging {
     /// Where the slots of streams of each kind end; those of the next one begin there.
     ends: PerKind<usize>,
     streams: Streams,
+    /// Of new chunks, and tags of all.
+    pub form: HeadForm,
     /// User data is durable once published.
     is_protected: bool,
     open: PerStream<Option<usize>>,
@@ -76,7 +78,12 @@ pub(crate) fn protected_slots(layout: &Layout, staging_size_bytes: Option<usize>
 
 impl Staging {
     /// Empty, or with what protected memory holds. Without it writers have `user_slots`, and more of them with several handles.
-    pub fn new(layout: &Layout, user_slots: usize, region: Option<ProtectedRegion>) -> Staging {
+    pub fn new(
+        layout: &Layout,
+        user_slots: usize,
+        region: Option<ProtectedRegion>,
+        form: HeadForm,
+    ) -> Staging {
         let size = Slot::size_bytes(layout);
         let user_iu = layout.content_mode().bytes_per_iu();
         let unsafe_chunks = layout.unsafe_tail_chunks() as usize;
@@ -87,22 +94,23 @@ impl Staging {
         let is_protected = protected_slots > 0;
         if let Some(mut rest) = region.filter(|_| is_protected) {
             for _ in 0..protected_slots {
-                slots.push(Slot::protected(rest.split_to(size), user_iu));
+                slots.push(Slot::protected(rest.split_to(size), user_iu, form));
             }
         } else {
             let count = user_slots.max(4) + unsafe_chunks + more(StreamKind::User);
-            slots.extend((0..count).map(|_| Slot::plain(layout, user_iu)));
+            slots.extend((0..count).map(|_| Slot::plain(layout, user_iu, form)));
         }
         let user_end = slots.len();
         // Four program units for each member of a segment at least.
         let of_cleaner = (8 * layout.width).div_ceil(layout.chunk_units).max(8) as usize + unsafe_chunks;
         let of_cleaner = of_cleaner + more(StreamKind::Cleaner);
-        slots.extend((0..of_cleaner).map(|_| Slot::plain(layout, user_iu)));
+        slots.extend((0..of_cleaner).map(|_| Slot::plain(layout, user_iu, form)));
         let cleaner_end = slots.len();
-        slots.extend((0..4 + unsafe_chunks).map(|_| Slot::plain(layout, IU_SIZE_BYTES)));
+        slots.extend((0..4 + unsafe_chunks).map(|_| Slot::plain(layout, IU_SIZE_BYTES, form)));
         Staging {
             ends: PerKind([user_end, cleaner_end, slots.len()]),
             streams: layout.streams,
+            form,
             slots,
             occupied: Vec::new(),
             is_protected,

@@ -15,27 +15,21 @@ impl Staging {
             match slot.found() {
                 FoundSlot::Empty => {}
                 FoundSlot::Damaged => damaged += 1,
-                FoundSlot::Chunk {
-                    reference,
-                    sequence,
-                    segment,
-                    generation,
-                    offset,
-                    data_count,
-                    note_count,
-                } => {
+                FoundSlot::Chunk { reference, sequence, segment, generation, offset, shape } => {
                     let head = Head {
                         stream: Stream::User(reference),
                         segment,
                         generation,
                         offset,
-                        data_count: data_count as u16,
-                        unit_count: (data_count + 1).div_ceil(unit_ius) as u16,
-                        note_count,
+                        data_count: shape.data_count as u16,
+                        unit_count: (shape.data_count + 1).div_ceil(unit_ius) as u16,
+                        note_count: shape.note_count,
                         sequence,
+                        format: shape.format,
+                        note_bytes: shape.note_bytes,
                         ..Head::default()
                     };
-                    found.push((index, RecoveredChunk::new(head, slot.bytes())));
+                    found.push((index, RecoveredChunk::new(head, slot.bytes(), self.form.tags)));
                 }
             }
         }
@@ -68,7 +62,7 @@ impl Staging {
             if mutant!("log: staged chunks lose their handle") { Default::default() } else { reference };
         let stream = Stream::User(self.streams.reference(reference));
         let chunk = Chunk::found(stream, head, segment, last_sequence, checksums.collect());
-        self.slots[slot].hold(chunk);
+        self.slots[slot].hold_found(chunk, head.format);
         self.occupy(slot);
     }
 }

@@ -14,14 +14,32 @@
 //! |     64 | 4096 | head       | records and notes as in a chunk head; the fixed fields are not valid   |
 //! |   4160 |  ... | data       | IUs                                                                    |
 //!
+//! Version 3, with [records and notes of version 3](../../../../docs/format/chunk-head-3.md):
+//!
+//! | offset | size | field      | meaning                                                                |
+//! |-------:|-----:|------------|------------------------------------------------------------------------|
+//! |      0 |    8 | word       | published last: D5C9h, data count (9 bits), note count (7), check (32) |
+//! |      8 |    8 | sequence   | first sequence of the chunk                                            |
+//! |     16 |    4 | segment    | where the chunk is to be programmed                                    |
+//! |     20 |    4 | generation | generation of that segment                                             |
+//! |     24 |    4 | offset     | IU of the head within it                                               |
+//! |     28 |    1 | head_ius   | 1; IUs of the head                                                     |
+//! |     29 |    1 | kind       | 0; kind of the chunk                                                   |
+//! |     30 |    2 | reference  | reclaim unit handle and group that the chunk was written to            |
+//! |     32 |    8 | life       | zero: nobody counts lives yet                                          |
+//! |     40 |   24 | mirrors    | zero: there are none. A reader takes a slot with some for damaged      |
+//! |     64 | 4096 | head       | records and notes as in a chunk head of version 3                      |
+//! |   4160 |  ... | data       | IUs                                                                    |
+//!
 //! The word makes all entries up to its counts true at once; 0 says that the slot is empty. Its check is the CRC-32C of
-//! the sequence and three CRC-32C: of the tags, of the CRC-32C of the IUs, and of the notes, up to the counts. A slot whose
+//! the sequence and three CRC-32C: of the records, of the CRC-32C of the IUs, and of the notes, up to the counts. A slot whose
 //! word is anything else is damaged: what it held is lost, and the store takes no more writes. The place is not covered:
 //! it changes while the word stands, and only tells a chunk that was programmed from one that was not.
 
 use super::chunk::Chunk;
 use crate::Layout;
 use crate::UnitReference;
+use crate::format::{HeadFormat, HeadShape, TagForm, is_known};
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
 use diecut_units::mutant;
@@ -44,9 +62,10 @@ struct SlotHeader {
     segment: U32,
     generation: U32,
     offset: U32,
+    /// Of version 3 the IUs of the head, and the kind of the chunk above.
     version: U16,
     reference: U16,
-    /// Not written: whatever was there.
+    /// In version 2 whatever was there.
     reserved: [u8; 32],
 }
 
@@ -55,7 +74,7 @@ struct SlotHeader {
 #[repr(C)]
 struct Checked {
     sequence: U64,
-    tags_check: U32,
+    records_check: U32,
     sums_check: U32,
     notes_check: U32,
 }
@@ -68,6 +87,16 @@ const _: () = {
 };
 const MAGIC: u64 = 0xd5c8;
 const VERSION: u16 = 2;
+const MAGIC_THREE: u64 = 0xd5c9;
+/// A head of one IU, of a chunk of host data.
+const HEAD_THREE: u16 = 1;
+
+/// How heads are written, and what tags are in them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeadForm {
+    pub format: HeadFormat,
+    pub tags: TagForm,
+}
 
 enum Body {
     Open(BufferMut),
@@ -83,38 +112,55 @@ enum Body {
 pub(crate) struct Published {
     data_count: u32,
     note_count: u32,
-    tags_check: u32,
+    note_bytes: u32,
+    records_check: u32,
     sums_check: u32,
     notes_check: u32,
 }
 
 impl Published {
-    /// Takes in the entries up to `data_count` and `note_count`.
-    fn extend(&mut self, head: &[u8], sums: &[u32], data_count: u32, note_count: u32) {
-        let tags = |count: u32| head::RECORDS_OFFSET + 8 * count as usize;
+    /// Takes in all entries of a head.
+    fn extend(&mut self, head: &[u8], sums: &[u32], shape: HeadShape) {
+        let (data_count, note_count) = (shape.data_count, shape.note_count);
         let is_more = data_count >= self.data_count && note_count >= self.note_count;
         debug_assert!(is_more, "I-L35: what is published stays so");
-        self.tags_check = checksum_append(self.tags_check, &head[tags(self.data_count)..tags(data_count)]);
+        let records = &head[shape.records_at(self.data_count..data_count)];
+        self.records_check = checksum_append(self.records_check, records);
         for sum in &sums[self.data_count as usize..data_count as usize] {
             self.sums_check = checksum_append(self.sums_check, U32::from(*sum).as_bytes());
         }
-        for note in self.note_count as usize..note_count as usize {
-            let at = IU_SIZE_BYTES - head::NOTE_SIZE_BYTES * (note + 1);
-            self.notes_check = checksum_append(self.notes_check, &head[at..at + head::NOTE_SIZE_BYTES]);
+        for _ in self.note_count..note_count {
+            let note = shape.note_at(head, self.note_bytes);
+            self.note_bytes += note.len() as u32;
+            self.notes_check = checksum_append(self.notes_check, &head[note]);
         }
         (self.data_count, self.note_count) = (data_count, note_count);
     }
-    fn word(&self, sequence: u64) -> u64 {
+    fn word(&self, sequence: u64, format: HeadFormat) -> u64 {
         let checked = Checked {
             sequence: sequence.into(),
-            tags_check: self.tags_check.into(),
+            records_check: self.records_check.into(),
             sums_check: self.sums_check.into(),
             notes_check: self.notes_check.into(),
         };
-        MAGIC << 48
+        magic_of(format) << 48
             | u64::from(self.data_count) << 39
             | u64::from(self.note_count) << 32
             | u64::from(checksum(checked.as_bytes()))
+    }
+}
+
+fn magic_of(format: HeadFormat) -> u64 {
+    match format {
+        HeadFormat::Two => MAGIC,
+        HeadFormat::Three => MAGIC_THREE,
+    }
+}
+
+fn version_of(format: HeadFormat) -> u16 {
+    match format {
+        HeadFormat::Two => VERSION,
+        HeadFormat::Three => HEAD_THREE,
     }
 }
 
@@ -129,8 +175,7 @@ pub(crate) enum FoundSlot {
         segment: u32,
         generation: u32,
         offset: u32,
-        data_count: u32,
-        note_count: u32,
+        shape: HeadShape,
     },
 }
 
@@ -145,6 +190,9 @@ pub(crate) struct Slot {
     header: Option<BufferMut>,
     body: Body,
     chunk: Option<Chunk>,
+    /// Of what it holds.
+    format: HeadFormat,
+    form: HeadForm,
     iu_bytes: usize,
     spare_checksums: Vec<u32>,
     /// What it held before is to be cleared before it holds anything else.
@@ -159,24 +207,26 @@ impl Slot {
     }
 
     /// In ordinary memory, for IUs of so many bytes.
-    pub fn plain(layout: &Layout, iu_bytes: usize) -> Slot {
+    pub fn plain(layout: &Layout, iu_bytes: usize, form: HeadForm) -> Slot {
         let bytes = vec![0; IU_SIZE_BYTES + layout.chunk_ius() as usize * iu_bytes];
-        Slot::new(None, BufferMut::copy_from(&bytes), iu_bytes)
+        Slot::new(None, BufferMut::copy_from(&bytes), iu_bytes, form)
     }
 
     /// In protected memory; what it holds stays until it is named.
-    pub fn protected(mut region: ProtectedRegion, iu_bytes: usize) -> Slot {
+    pub fn protected(mut region: ProtectedRegion, iu_bytes: usize, form: HeadForm) -> Slot {
         let header = region.split_to(SLOT_HEADER_SIZE_BYTES).into_buffer();
-        Slot::new(Some(header), region.into_buffer(), iu_bytes)
+        Slot::new(Some(header), region.into_buffer(), iu_bytes, form)
     }
 
-    fn new(header: Option<BufferMut>, body: BufferMut, iu_bytes: usize) -> Slot {
+    fn new(header: Option<BufferMut>, body: BufferMut, iu_bytes: usize, form: HeadForm) -> Slot {
         let body = Body::Open(body);
         Slot {
             published: Published::default(),
             header,
             body,
             chunk: None,
+            format: form.format,
+            form,
             iu_bytes,
             spare_checksums: Vec::new(),
             must_wipe: false,
@@ -205,6 +255,7 @@ impl Slot {
     pub fn start(&mut self, chunk: Chunk, generation: u32, offset: u32) {
         self.clear();
         self.wipe();
+        self.format = self.form.format;
         self.name(chunk.stream.reference(), chunk.sequence, chunk.segment, generation, offset);
         self.open_bytes()[..IU_SIZE_BYTES].fill(0);
         self.hold(chunk);
@@ -230,9 +281,20 @@ impl Slot {
     }
 
     /// Takes a chunk whose content is here already.
-    pub fn hold(&mut self, chunk: Chunk) {
+    fn hold(&mut self, chunk: Chunk) {
         assert!(self.chunk.is_none(), "I-L13: a slot holds one chunk");
         self.chunk = Some(chunk);
+    }
+
+    /// Takes a chunk that was found here, in the form that it has.
+    pub fn hold_found(&mut self, chunk: Chunk, format: HeadFormat) {
+        self.format = format;
+        self.hold(chunk);
+    }
+
+    /// How much its head records.
+    fn shape(&self) -> HeadShape {
+        self.chunk().shape(self.format)
     }
 
     /// A vector for checksums that was used before.
@@ -263,29 +325,31 @@ impl Slot {
     ) -> Option<u32> {
         self.begin_entry(sequence);
         let iu_bytes = self.iu_bytes;
+        let mut shape = self.shape();
         let chunk = self.chunk.as_mut().expect("I-L13: the slot holds a chunk");
         debug_assert!(sequence >= chunk.expected, "I-L36: sequences rise within a chunk");
         let skip = chunk.expected != sequence;
-        if !head::fits(chunk.data_count as usize + 1, chunk.note_count as usize + usize::from(skip), 0) {
+        let has_room = if skip { shape.fits(1, 1, shape.note_size_bytes(true)) } else { shape.fits(1, 0, 0) };
+        if !has_room {
             return None;
         }
-        let (data, notes) = (chunk.data_count, chunk.note_count);
+        let data = chunk.data_count;
         chunk.checksums.push(content_checksum);
-        chunk.data_count += 1;
-        chunk.note_count += u32::from(skip);
         chunk.expected = sequence + 1;
         chunk.last_sequence = sequence;
         let at = IU_SIZE_BYTES + data as usize * iu_bytes;
+        let tags = self.form.tags;
         let bytes = self.open_bytes();
         if skip {
-            head::put_note(bytes, notes as usize, sequence, [head::SKIP, data.into(), 0]);
+            shape.put_note(bytes, sequence, [head::SKIP, data.into(), 0]);
         }
-        head::put_record(bytes, data as usize, tag);
+        shape.put_record(bytes, tag, content_checksum, tags);
         match (<&mut [u8; 8]>::try_from(&mut bytes[at..at + iu_bytes]), <&[u8; 8]>::try_from(content)) {
             // A tag is a word: no call for it.
             (Ok(place), Ok(tag)) => *place = *tag,
             _ => bytes[at..at + iu_bytes].copy_from_slice(content),
         }
+        self.chunk_mut().take_shape(shape);
         Some(data)
     }
 
@@ -297,26 +361,25 @@ impl Slot {
 
     /// As [`Slot::put_note`], in a chunk that has its first sequence.
     pub fn add_note(&mut self, sequence: u64, words: [u64; 3]) -> bool {
-        let chunk = self.chunk_mut();
-        let (data, notes) = (chunk.data_count as usize, chunk.note_count as usize);
-        if !head::fits(data, notes + 1, 0) {
+        let mut shape = self.shape();
+        if !shape.fits(0, 1, shape.note_size_bytes(false)) {
             return false;
         }
-        chunk.note_count += 1;
+        shape.put_note(self.open_bytes(), sequence, words);
+        let chunk = self.chunk_mut();
+        chunk.take_shape(shape);
         chunk.last_sequence = chunk.last_sequence.max(sequence);
-        head::put_note(self.open_bytes(), notes, sequence, words);
         true
     }
 
     /// Owner tag of a data IU.
     pub fn record(&self, data: u32) -> u64 {
-        head::record(self.bytes(), data as usize)
+        self.shape().tag(self.bytes(), data, self.form.tags)
     }
 
-    /// Notes of its chunk that are not skips, with their sequences.
+    /// Notes of its chunk that are not skips, with their sequences. What was found here can have others, which nobody knows.
     pub fn notes(&self) -> Vec<(u64, [u64; 3])> {
-        let notes = (0..self.chunk().note_count as usize).map(|note| head::note(self.bytes(), note));
-        notes.filter(|(_, words)| words[0] != head::SKIP).collect()
+        self.shape().notes(self.bytes()).filter(|(_, words)| is_known(*words)).collect()
     }
 
     /// Writes the head, and lends the body to programs. The head's checksum. Behind the last IU come zeros: what the slot held before does
@@ -324,13 +387,14 @@ impl Slot {
     pub fn write_head(&mut self, head: &Head, unit_ius: u32) -> u32 {
         let chunk = self.chunk();
         let (used, end) = (chunk.data_count as usize, (chunk.units * unit_ius) as usize - 1);
+        let (format, note_bytes) = (self.format, chunk.note_bytes);
         let at = |iu: usize| IU_SIZE_BYTES + iu * self.iu_bytes;
         let rest = at(used)..at(end);
         let bytes = self.open_bytes();
         if !mutant!("log: filler is what a slot held before") {
             bytes[rest].fill(0);
         }
-        head.encode(&mut bytes[..IU_SIZE_BYTES]);
+        Head { format, note_bytes, ..*head }.encode(&mut bytes[..IU_SIZE_BYTES]);
         let head_sum = checksum(&bytes[..IU_SIZE_BYTES]);
         self.share();
         head_sum
@@ -427,14 +491,18 @@ impl Slot {
         generation: u32,
         offset: u32,
     ) {
+        let format = self.format;
         if let Some(header) = &mut self.header {
             let header = header_of(header);
             header.sequence = sequence.into();
             header.segment = segment.into();
             header.generation = generation.into();
             header.offset = offset.into();
-            header.version = VERSION.into();
+            header.version = version_of(format).into();
             header.reference = reference.0.into();
+            if format == HeadFormat::Three {
+                header.reserved = [0; 32];
+            }
         }
     }
     /// Makes all entries so far survive the process, in protected memory.
@@ -443,13 +511,13 @@ impl Slot {
             return;
         }
         let chunk = self.chunk.as_ref().expect("a chunk is open");
-        let (data_count, note_count) = (chunk.data_count, chunk.note_count);
-        if (data_count, note_count) == (self.published.data_count, self.published.note_count) {
+        let counts = (chunk.data_count, chunk.note_count);
+        if counts == (self.published.data_count, self.published.note_count) {
             return;
         }
         let mut published = std::mem::take(&mut self.published);
-        published.extend(self.bytes(), &chunk.checksums, data_count, note_count);
-        let word = published.word(chunk.sequence);
+        published.extend(self.bytes(), &chunk.checksums, chunk.shape(self.format));
+        let word = published.word(chunk.sequence, self.format);
         self.published = published;
         self.word(word);
     }
@@ -466,22 +534,34 @@ impl Slot {
         if publish == 0 {
             return FoundSlot::Empty;
         }
+        let Some(format) = [HeadFormat::Two, HeadFormat::Three]
+            .into_iter()
+            .find(|format| magic_of(*format) == publish >> 48)
+        else {
+            return FoundSlot::Damaged;
+        };
         let (data_count, note_count) = ((publish >> 39) as u32 & 0x1ff, (publish >> 32) as u32 & 0x7f);
+        let mut shape = HeadShape { format, is_map: false, data_count, note_count, note_bytes: 0 };
+        let Some(note_bytes) = shape.measure_notes(self.bytes()) else { return FoundSlot::Damaged };
+        shape.note_bytes = note_bytes;
         let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
         let sequence = header.sequence.get();
         let reference = UnitReference(header.reference.get());
-        if publish >> 48 != MAGIC
-            || header.version != VERSION
+        let is_mirrored = format == HeadFormat::Three && header.reserved[8..] != [0; 24];
+        if header.version != version_of(format)
+            || is_mirrored
             || reference.0 >= UnitReference::COUNT_MAX
             || data_count as usize > room
-            || !head::fits(data_count as usize, note_count as usize, 0)
+            || !shape.fits(0, 0, 0)
         {
             return FoundSlot::Damaged;
         }
         let sums: Vec<u32> = (0..data_count).map(|data| checksum(self.iu(data))).collect();
         let mut published = Published::default();
-        published.extend(self.bytes(), &sums, data_count, note_count);
-        if published.word(sequence) != publish {
+        published.extend(self.bytes(), &sums, shape);
+        let told =
+            |(data, sum): (u32, &u32)| shape.checksum(self.bytes(), data).is_none_or(|told| told == *sum);
+        if published.word(sequence, format) != publish || !(0..).zip(&sums).all(told) {
             return FoundSlot::Damaged;
         }
         FoundSlot::Chunk {
@@ -490,8 +570,7 @@ impl Slot {
             segment: header.segment.get(),
             generation: header.generation.get(),
             offset: header.offset.get(),
-            data_count,
-            note_count,
+            shape,
         }
     }
     fn share(&mut self) {
@@ -538,21 +617,24 @@ impl Slot {
 
 #[cfg(test)]
 mod test {
+    use super::super::chunk::Place;
     use super::*;
+    use crate::Stream;
     use diecut_units::ProtectedMemory;
 
     /// Goal: the layout is pinned. Method: bytes written by hand.
     #[test]
     fn the_bytes_of_a_slot() {
         let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 2 * IU_SIZE_BYTES);
-        let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8);
+        let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8, HeadForm::default());
         let reference = UnitReference(3);
         slot.name(reference, 0x0807_0605_0403_0201, 0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         slot.open_bytes()[64] = 7;
         let iu = checksum(&[0; 8]);
         let body = slot.bytes().to_vec();
-        slot.published.extend(&body, &[iu], 1, 1);
-        let word = slot.published.word(0x0807_0605_0403_0201);
+        let shape = HeadShape { data_count: 1, note_count: 1, note_bytes: 32, ..HeadShape::default() };
+        slot.published.extend(&body, &[iu], shape);
+        let word = slot.published.word(0x0807_0605_0403_0201, HeadFormat::Two);
         slot.word(word);
         let sequence = [1, 2, 3, 4, 5, 6, 7, 8];
         let tags = checksum(&[7, 0, 0, 0, 0, 0, 0, 0]).to_le_bytes();
@@ -570,15 +652,101 @@ mod test {
         assert_eq!(slot.header.as_deref(), Some(&golden.concat()[..]));
         let place = (0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         let (sequence, (segment, generation, offset)) = (0x0807_0605_0403_0201, place);
-        let found = FoundSlot::Chunk {
-            reference,
-            sequence,
-            segment,
-            generation,
-            offset,
-            data_count: 1,
-            note_count: 1,
-        };
+        let found = FoundSlot::Chunk { reference, sequence, segment, generation, offset, shape };
         assert_eq!(slot.found(), found);
+    }
+
+    /// Goal: a note that was found and that no form has is not written again. Method: a slot of version 2 with skips and notes of any kind.
+    #[test]
+    fn notes_that_nobody_knows_are_left() {
+        let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 2 * IU_SIZE_BYTES);
+        let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8, HeadForm::default());
+        let place = Place { segment: 1, first_unit: 0, room_units: 9 };
+        slot.start(Chunk::new(Stream::USER, place, 0, Vec::new()), 1, 0);
+        for first in [1, 0, 6, head::SKIP, 1 | 1 << 40, 5 | 0xffff_ffff << 8] {
+            assert!(slot.put_note(first, [first, 2, 3]));
+        }
+        let kept = [1, 5 | 0xffff_ffff << 8].map(|first| (first, [first, 2, 3]));
+        assert_eq!(slot.notes(), kept);
+        let mut three = HeadShape { format: HeadFormat::Three, ..HeadShape::default() };
+        let mut bytes = vec![0; IU_SIZE_BYTES];
+        slot.notes().into_iter().for_each(|(sequence, words)| three.put_note(&mut bytes, sequence, words));
+        assert_eq!(three.notes(&bytes).collect::<Vec<_>>(), kept);
+    }
+
+    /// Goal: the layout of version 3 is pinned, and what was published is found. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_slot_of_version_3() {
+        let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 3 * IU_SIZE_BYTES);
+        let region = || memory.region(0..memory.size_bytes());
+        let form = HeadForm { format: HeadFormat::Three, ..HeadForm::default() };
+        let mut slot = Slot::protected(region(), 8, form);
+        let place = Place { segment: 0x0403_0201, first_unit: 0, room_units: 9 };
+        let stream = Stream::User(UnitReference(3));
+        slot.start(Chunk::new(stream, place, 0, Vec::new()), 0x0807_0605, 0x0c0b_0a09);
+        let content = [[1; 8], [2; 8]];
+        assert_eq!(
+            slot.put_data(0x0807_0605_0403_0201, 0x1817_1615_1413_1211, &content[0], 0x24_2322),
+            Some(0)
+        );
+        assert!(slot.put_note(0x31, [0x4105, 0x42, 0x43]));
+        // What was told of the content is what it is: else the slot is damaged.
+        let sums = content.map(|iu| checksum(&iu));
+        slot.chunk_mut().checksums[0] = sums[0];
+        slot.open_bytes()[64 + 12..64 + 16].copy_from_slice(&sums[0].to_le_bytes());
+        assert_eq!(slot.put_data(0x0807_0605_0403_0301, 0x51, &content[1], sums[1]), Some(1));
+        slot.publish();
+        let mut records = [0; 32];
+        records[..8].copy_from_slice(&[0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
+        records[12..16].copy_from_slice(&sums[0].to_le_bytes());
+        records[16] = 0x51;
+        records[28..].copy_from_slice(&sums[1].to_le_bytes());
+        let mut first_note = [0; 32];
+        (first_note[0], first_note[8], first_note[16], first_note[17]) = (0x42, 0x43, 5, 2);
+        (first_note[20], first_note[24]) = (0x41, 0x31);
+        let skip = [1, 0, 0, 0, 0, 0, 0, 0, 9, 1, 0, 0, 0, 0, 0, 0, 1, 3, 3, 4, 5, 6, 7, 8];
+        let notes = checksum(&[&first_note[..], &skip].concat()).to_le_bytes();
+        let of_sums = checksum(&sums.map(u32::to_le_bytes).concat()).to_le_bytes();
+        let sequence = [1, 2, 3, 4, 5, 6, 7, 8];
+        let check = checksum(&[&sequence[..], &checksum(&records).to_le_bytes(), &of_sums, &notes].concat());
+        // D5C9h, 2 in 9 bits, 2 in 7 bits.
+        let golden = [
+            &check.to_le_bytes()[..],
+            &[0x02, 0x01, 0xc9, 0xd5],
+            &sequence,
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 0, 3, 0],
+            &[0; 32],
+        ]
+        .concat();
+        assert_eq!(slot.header.as_deref(), Some(&golden[..]));
+        assert_eq!(slot.bytes()[64..96], records);
+        assert_eq!(slot.bytes()[IU_SIZE_BYTES - 56..IU_SIZE_BYTES], [&skip[..], &first_note].concat());
+        drop(slot);
+        let shape = HeadShape {
+            format: HeadFormat::Three,
+            is_map: false,
+            data_count: 2,
+            note_count: 2,
+            note_bytes: 56,
+        };
+        let found = |region| Slot::protected(region, 8, HeadForm::default()).found();
+        let chunk = FoundSlot::Chunk {
+            reference: UnitReference(3),
+            sequence: 0x0807_0605_0403_0201,
+            segment: 0x0403_0201,
+            generation: 0x0807_0605,
+            offset: 0x0c0b_0a09,
+            shape,
+        };
+        assert_eq!(found(region()), chunk);
+        let (records, notes, data) = (64 + 64, 64 + 4096 - 1, 64 + 4096);
+        for at in [0, 4, 6, 8, 28, 29, 40, 63, records, records + 12, notes, data, data + 8] {
+            let mut region = memory.region(0..memory.size_bytes());
+            region[at] ^= 1;
+            assert_eq!(found(region), FoundSlot::Damaged, "byte {at}");
+            let mut region = memory.region(0..memory.size_bytes());
+            region[at] ^= 1;
+        }
+        assert_eq!(found(region()), chunk);
     }
 }

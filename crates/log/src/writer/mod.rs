@@ -10,7 +10,8 @@ mod program;
 
 use crate::anchors::Anchors;
 use crate::condition::{COUNTERS_USED_UP, Condition, NO_GOOD_BLOCKS};
-use crate::head::{self, Origin};
+use crate::format::is_known;
+use crate::head::Origin;
 use crate::placement::PerGroup;
 use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE};
 use crate::segments::Segments;
@@ -338,7 +339,7 @@ impl Writer {
 
     /// Appends a note; durable like a write. `None` as for [`Writer::append`].
     pub fn note(&mut self, stream: Stream, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
-        assert_ne!(words[0], head::SKIP, "I-L19: that word is taken");
+        assert!(is_known(words), "I-L19: notes are those of the format");
         let sequence = self.next_sequence;
         loop {
             let index = self.open_chunk(stream, space)?;

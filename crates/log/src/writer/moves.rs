@@ -1,10 +1,11 @@
 //! Chunks that lost their place get another one, and what is staged and nobody needs any more is taken back before it is programmed.
 
 use super::Writer;
+use crate::format::HeadShape;
 use crate::reserve::{DISPLACED_LEAVE, FOUND_LEAVE};
 use crate::staging::{Chunk, ChunkState, Place};
 use crate::stream::PerStream;
-use crate::{LogAddress, Owner, Stream, StreamKind, head};
+use crate::{LogAddress, Owner, Stream, StreamKind};
 use diecut_vssd::space::EraseBlockSpace;
 use smallvec::SmallVec;
 
@@ -180,6 +181,12 @@ impl Writer {
         }
     }
 
+    /// Whether a new chunk has room for so many notes.
+    fn has_room_for_notes(&self, count: u32) -> bool {
+        let shape = HeadShape { format: self.staging.form.format, ..HeadShape::default() };
+        shape.fits(0, count, count * shape.note_size_bytes(false))
+    }
+
     /// Writes the notes of chunks in which nothing lives into a new chunk, with their sequences. Whether there was room for that.
     fn copy_notes(
         &mut self,
@@ -195,7 +202,8 @@ impl Writer {
         let notes =
             with_notes().flat_map(|(_, fate)| if let Fate::Notes(notes) = fate { &notes[..] } else { &[] });
         let left = self.segments.units_left(segment);
-        if left * self.segments.layout.unit_ius < 2 || !head::fits(0, notes.clone().count(), 0) {
+        if left * self.segments.layout.unit_ius < 2 || !self.has_room_for_notes(notes.clone().count() as u32)
+        {
             return false;
         }
         let Some(index) = self.open_chunk(stream, space) else { return false };

@@ -88,7 +88,7 @@ impl HeadWalk {
             .filter(|head| head.segment == segment && Some(head.generation) == generation)
             .filter(|head| head.offset / unit_ius == unit);
         match head {
-            Some(head) => self.check_chunk(RecoveredChunk::new(head, &bytes), found, lent),
+            Some(head) => self.check_chunk(lent.log.recovered(head, &bytes), found, lent),
             // Behind a head that was lost, every unit may begin a chunk.
             None if self.searching.contains(&segment) => {
                 self.read_head(segment, (unit + 1) * unit_ius, 0, found, lent);

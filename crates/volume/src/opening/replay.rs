@@ -8,7 +8,7 @@ use crate::loss::Missing;
 use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_UNCORRECTABLE};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
-use diecut_log::{LogAddress, RecoveredChunk, SegmentIndex, Stream, StreamKind};
+use diecut_log::{LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, StreamKind};
 use diecut_units::mutant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -274,7 +274,8 @@ impl Replay {
             let Some(volume) = lent.maps.volumes.get_mut(usize::from(volume)) else { continue };
             // What lies beyond the end is of a volume that had the number before, and was larger.
             let Some(entry) = volume.entries.get_mut(iu as usize) else { continue };
-            *entry = self.place(index, record).into();
+            let check = self.chunks[index].check(record);
+            *entry = MapEntry::data(self.place(index, record), check);
             volume.mark_dirty(iu as usize);
         }
         is_sound

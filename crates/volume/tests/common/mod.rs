@@ -1,9 +1,27 @@
 //! A space in memory with power cuts, and how records on it are made to check out.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub use diecut_testing::Random;
 pub use diecut_testing::fake_space::{FakeSpace, shape};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
+use diecut_volume::{HeadFormat, StoreConfig};
+
+/// Version of the chunk heads that stores of this test write: it is the test that says so, by its name.
+pub fn head_format() -> HeadFormat {
+    if module_path!().starts_with("three::") { HeadFormat::Three } else { HeadFormat::Two }
+}
+
+/// As [`head_format`], of one opening of many. In every fourth store of a test with version 3 the openings write one and the other in
+/// turns: a log reads both.
+pub fn head_format_at(seed: u64, opening: u64) -> HeadFormat {
+    let takes_turns = seed.is_multiple_of(4) && opening.is_multiple_of(2);
+    if takes_turns { HeadFormat::Two } else { head_format() }
+}
+
+/// What is chosen when a store is opened and a test does not care.
+pub fn config() -> StoreConfig {
+    StoreConfig { head_format: head_format(), ..StoreConfig::default() }
+}
 
 /// Where the mark begins in the OOB of a page, IUs of a page, bytes of a mark and of the OOB.
 pub const MARK_OFFSET: usize = 32;
@@ -39,18 +57,29 @@ pub fn seal_mark(mark: &mut [u8]) {
 
 /// Makes the word of a staging slot right, for so many records and notes.
 pub fn seal_slot(slot: &mut [u8], data: u64, notes: u64) {
-    let (head, content) = slot[64..].split_at(IU_SIZE_BYTES);
+    let is_three = slot[6..8] == [0xc9, 0xd5];
+    let (head, content) = slot[64..].split_at_mut(IU_SIZE_BYTES);
     let (data, notes) = (data.min(126) as usize, notes.min(100) as usize);
-    let sums =
-        content.chunks(8).take(data).fold(0, |sum, iu| checksum_append(sum, &checksum(iu).to_le_bytes()));
-    let tags = checksum_append(0, &head[64..64 + 8 * data]);
-    let of_notes = (0..notes).fold(0, |sum, note| {
-        let end = IU_SIZE_BYTES - 32 * note;
-        checksum_append(sum, &head[end - 32..end])
-    });
+    let sums: Vec<u32> = content.chunks(8).take(data).map(checksum).collect();
+    let record_size_bytes = if is_three { 16 } else { 8 };
+    if is_three {
+        for (record, sum) in head[64..].chunks_mut(16).zip(&sums) {
+            record[12..].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+    let sums = sums.iter().fold(0, |all, sum| checksum_append(all, &sum.to_le_bytes()));
+    let records = checksum_append(0, &head[64..64 + record_size_bytes * data]);
+    let (mut of_notes, mut end) = (0, IU_SIZE_BYTES);
+    for _ in 0..notes {
+        let size_bytes = if is_three { 16 + 8 * usize::from(head[end - 15]) } else { 32 };
+        let Some(start) = end.checked_sub(size_bytes).filter(|start| *start >= 16) else { break };
+        of_notes = checksum_append(of_notes, &head[start..end]);
+        end = start;
+    }
     let mut all = slot[8..16].to_vec();
-    [tags, sums, of_notes].iter().for_each(|sum| all.extend(sum.to_le_bytes()));
-    let word = 0xd5c8 << 48 | (data as u64) << 39 | (notes as u64) << 32 | u64::from(checksum(&all));
+    [records, sums, of_notes].iter().for_each(|sum| all.extend(sum.to_le_bytes()));
+    let (magic, version) = if is_three { (0xd5c9, 1u32) } else { (0xd5c8, 2) };
+    let word = magic << 48 | (data as u64) << 39 | (notes as u64) << 32 | u64::from(checksum(&all));
     slot[..8].copy_from_slice(&word.to_le_bytes());
-    slot[28..32].copy_from_slice(&2u32.to_le_bytes());
+    slot[28..32].copy_from_slice(&version.to_le_bytes());
 }

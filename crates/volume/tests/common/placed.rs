@@ -48,7 +48,7 @@ impl World {
         let memory = (slots > 0).then(|| ProtectedMemory::in_memory(slots * SLOT_SIZE_BYTES));
         let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
         assert_eq!(placement.check(&space, region.as_ref().map(|region| region.len())), Ok(()));
-        let config = StoreConfig { placement, group_commit: Span::from_micros(5), ..StoreConfig::default() };
+        let config = StoreConfig { placement, group_commit: Span::from_micros(5), ..super::common::config() };
         let store = Store::open(config, &mut space, region);
         let (random, now) = (Random::of(7), Time::ZERO);
         let written = BTreeMap::new();
@@ -154,11 +154,11 @@ impl World {
         self.settle();
         // Another store for the moment: the one before holds protected memory.
         let mut other = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
-        self.store = Store::open(StoreConfig::default(), &mut other, None);
+        self.store = Store::open(super::common::config(), &mut other, None);
         self.space.power_cut(&mut self.random);
         let region = self.memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
         self.store =
-            Store::open(StoreConfig { placement, ..StoreConfig::default() }, &mut self.space, region);
+            Store::open(StoreConfig { placement, ..super::common::config() }, &mut self.space, region);
         let mut out = Vec::new();
         while !self.store.is_ready() {
             let completion = self.space.step(&mut self.random).expect("recovery reads");

@@ -1,0 +1,27 @@
+//! All tests of this room once more, with chunk heads of version 3.
+#![allow(clippy::duplicate_mod, reason = "each test brings what it shares with others, as it does by itself")]
+
+#[path = "astray.rs"]
+mod astray;
+#[path = "copies.rs"]
+mod copies;
+#[path = "deallocations.rs"]
+mod deallocations;
+#[path = "endurance.rs"]
+mod endurance;
+#[path = "groups.rs"]
+mod groups;
+#[path = "handles.rs"]
+mod handles;
+#[path = "model.rs"]
+mod model;
+#[path = "notes.rs"]
+mod notes;
+#[path = "promise.rs"]
+mod promise;
+#[path = "repair.rs"]
+mod repair;
+#[path = "restarts.rs"]
+mod restarts;
+#[path = "steady.rs"]
+mod steady;
