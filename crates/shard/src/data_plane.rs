@@ -23,7 +23,7 @@ use diecut_namespace::{
     Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex, complete_chunks, complete_zones,
 };
 use diecut_nvmf::{self as target, CommandFacts};
-use diecut_units::{Time, mark};
+use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeError;
 use diecut_vssd::{DieTimesView, Pool, SlowOperation, VssdId};
 use std::vec::Drain;
@@ -173,23 +173,25 @@ impl<M: Media> DataPlane<M> {
         self.finish(now);
         self.delays.now = now;
         let mut of_zones = std::mem::take(&mut self.flash.answers.zones);
-        for answer in of_zones.drain(..) {
+        for (at, answer) in of_zones.drain(..).enumerate() {
             if !of_jobs(answer.token.0, answer.result.is_ok()) {
                 let finished = complete_zones(&mut self.namespaces, answer, now);
-                self.admission.finished(finished.namespace, 1);
-                self.answer(finished, now);
+                let slow = self.flash.answers.slow_of_zones.of(at);
+                self.finish_one(finished, slow, now);
             }
         }
         self.flash.answers.zones = of_zones;
+        self.flash.answers.slow_of_zones.clear();
         let mut of_chunks = std::mem::take(&mut self.flash.answers.chunks);
-        for answer in of_chunks.drain(..) {
+        for (at, answer) in of_chunks.drain(..).enumerate() {
             if !of_jobs(answer.token.0, answer.result.is_ok()) {
                 let finished = complete_chunks(&mut self.namespaces, answer, now);
-                self.admission.finished(finished.namespace, 1);
-                self.answer(finished, now);
+                let slow = self.flash.answers.slow_of_chunks.of(at);
+                self.finish_one(finished, slow, now);
             }
         }
         self.flash.answers.chunks = of_chunks;
+        self.flash.answers.slow_of_chunks.clear();
         let mut answers = std::mem::take(&mut self.flash.answers);
         // Answers of one namespace come together: admission hears once of those in a row.
         let mut over = (NamespaceId::default(), 0);
@@ -317,13 +319,19 @@ impl<M: Media> DataPlane<M> {
         }
         let mut finished = std::mem::take(&mut self.outputs.finished);
         for finished in finished.drain(..) {
-            self.admission.finished(finished.namespace, 1);
-            if self.delays.is_slow(&finished.stamps, now) {
-                self.note_slow(&finished, None, now);
-            }
-            self.answer(finished, now);
+            self.finish_one(finished, None, now);
         }
         self.outputs.finished = finished;
+    }
+
+    /// A command is over, and waited for this operation on flash last, if that took long.
+    fn finish_one(&mut self, finished: Finished, operation: Option<SlowOperation>, now: Time) {
+        self.admission.finished(finished.namespace, 1);
+        if self.delays.is_slow(&finished.stamps, now) && !mutant!("shard: slow commands are those of volumes")
+        {
+            self.note_slow(&finished, operation, now);
+        }
+        self.answer(finished, now);
     }
 
     /// A command is about to be answered that took long; `operation` is what it waited for last on flash.

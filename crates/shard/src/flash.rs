@@ -474,7 +474,7 @@ impl<M: Media> Flash<M> {
             }
             self.at_work.now_for = For::Vssd(slot.vssd);
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
-            let before = self.answers.answers.len();
+            let before = self.answers.counts();
             slot.store.work(now, &mut space, &mut self.answers.of_all());
             if slot.released_by.is_some()
                 && let Some(slow) = slot.released_by.take()

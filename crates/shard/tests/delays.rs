@@ -7,10 +7,22 @@ use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{DOOR_SOURCE_BIT, Shard, ShardConfig};
 use diecut_spec::latency::{Cause, LatencyReport};
-use diecut_spec::{Isolation, Size};
+use diecut_spec::{Isolation, Serves, Size};
 use diecut_units::{Buffer, BufferMut, Span, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
+
+fn volume(name: &str, size_bytes: u64) -> VolumeSpec {
+    VolumeSpec {
+        name: format!("volume-{name}"),
+        vssd: format!("vssd-{name}"),
+        size: Size(size_bytes),
+        uuid: None,
+        nguid: None,
+        zones: Default::default(),
+        placement: Vec::new(),
+    }
+}
 
 struct Rig {
     shard: Shard<Device>,
@@ -25,6 +37,18 @@ struct Rig {
 
 impl Rig {
     fn new(slow_after: Span) -> Rig {
+        let mut rig = Rig::empty(slow_after);
+        for name in ["calm", "loud"] {
+            rig.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
+            let spec = VssdSpec::new(&format!("vssd-{name}"), name, Isolation::Software, 280);
+            rig.done(ControlRequest::CreateVssd(VssdSpec { throughput_level: 0, ..spec }));
+            rig.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
+        }
+        rig
+    }
+
+    /// A shard that nothing lies on.
+    fn empty(slow_after: Span) -> Rig {
         let options =
             Options { backing: Backing::Tags, pacing: Pacing::Modelled, seed: 3, ..Options::default() };
         let mut profile = Profile::named("tiny").unwrap();
@@ -44,20 +68,6 @@ impl Rig {
         };
         while !rig.shard.is_ready() {
             rig.step();
-        }
-        for name in ["calm", "loud"] {
-            rig.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
-            let spec = VssdSpec::new(&format!("vssd-{name}"), name, Isolation::Software, 280);
-            rig.done(ControlRequest::CreateVssd(VssdSpec { throughput_level: 0, ..spec }));
-            rig.done(ControlRequest::CreateVolume(VolumeSpec {
-                name: format!("volume-{name}"),
-                vssd: format!("vssd-{name}"),
-                size: Size(2 << 20),
-                uuid: None,
-                nguid: None,
-                zones: Default::default(),
-                placement: Vec::new(),
-            }));
         }
         rig
     }
@@ -219,6 +229,48 @@ fn under_a_late_server() {
     }
 }
 
+/// Goal: commands of zones and of chunks over the threshold are looked into like those of volumes, and say what they waited for on flash. Method: both
+/// are written and read below a threshold that every read from flash is over.
+fn of_zones_and_chunks() {
+    let mut rig = Rig::empty(Span::from_micros(20));
+    let count = 64;
+    for (serves, name) in [(Serves::Zones, "zones"), (Serves::OpenChannel, "chunks")] {
+        rig.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
+        let spec = VssdSpec::new(&format!("vssd-{name}"), name, Isolation::Channel, 1);
+        rig.done(ControlRequest::CreateVssd(VssdSpec { serves, ..spec }));
+        let size = if serves == Serves::Zones { 8 << 20 } else { 16 * 64 * 4096 };
+        rig.done(ControlRequest::CreateVolume(volume(name, size)));
+    }
+    let data = || Buffer::copy_from(&vec![7; count * 8]);
+    let destination = || BufferMut::copy_from(&vec![0; count * 8]);
+    let range = LbaRange { first_lba: 0, lba_count: count as u32 };
+    let lbas = || LbaList::run(0, count as u32);
+    let append = ZoneRequest::Append { zone_lba: 0, lba_count: count as u32, data: data() };
+    rig.begin(1, NamespaceOperation::Zone(append));
+    rig.begin(2, NamespaceOperation::Chunk(ChunkRequest::Write { lbas: lbas(), data: data() }));
+    rig.settle();
+    let before = rig.latency();
+    for _ in 0..10 {
+        rig.begin(1, NamespaceOperation::Read { range, destination: destination() });
+        let request = ChunkRequest::Read { lbas: lbas(), destination: destination() };
+        rig.begin(2, NamespaceOperation::Chunk(request));
+        rig.settle();
+    }
+    let report = rig.latency();
+    assert_eq!(report.slow - before.slow, 20, "{report:#?}");
+    for name in ["volume-zones", "volume-chunks"] {
+        let own: Vec<_> = report.commands.iter().filter(|one| one.place.volume == name).collect();
+        assert!(own.len() >= 10, "{name}: {report:#?}");
+        let latest = own.iter().rev().take(10);
+        assert!(latest.clone().all(|one| one.place.die.is_some()), "{name}: {own:#?}");
+    }
+}
+
+#[test]
+fn slow_commands_of_zones_and_chunks_are_explained() {
+    of_zones_and_chunks();
+}
+
 #[test]
 fn a_late_server_blames_nobody_else() {
     under_a_late_server();
@@ -249,5 +301,7 @@ fn planted_bugs_are_noticed() {
         ("vssd: a busy die is always one's own fault", beside_a_writer),
         ("shard: what a command waited for is not noted", beside_a_writer),
         ("shard: flash is blamed for a late server", under_a_late_server),
+        ("shard: slow commands are those of volumes", of_zones_and_chunks),
+        ("shard: what a command waited for is not noted", of_zones_and_chunks),
     ]);
 }

@@ -471,6 +471,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("log: writers stand still at the least room", "crates/log/src/writer/pace.rs", "stores of seeds keep away from the least room, also under 4,000 small writes of each tenant in the calm"),
     ("vssd: a busy die is always one's own fault", "crates/shard/tests/delays.rs", "what is told to administrators of slow commands is not compared with the truth by seeds"),
     ("shard: what a command waited for is not noted", "crates/shard/tests/delays.rs", "as the one before"),
+    ("shard: slow commands are those of volumes", "crates/shard/tests/delays.rs", "as the one before"),
     ("shard: flash is blamed for a late server", "crates/shard/tests/delays.rs", "as the one before"),
     ("nvmf: no minimum window of latencies", "crates/nvmf/tests/ocp.rs", "hosts of seeds read no latency monitor; the model of `latency_monitor` does"),
     ("nvmf: static latency buckets stay active", "crates/nvmf/tests/ocp.rs", "as the one before"),

@@ -10,6 +10,7 @@ use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeCompletion;
 use diecut_vssd::{DieTimesView, SlowOperation};
 use diecut_zoned::contract::ZoneCompletion;
+use std::ops::Range;
 
 /// Answers of stores, in order.
 #[derive(Default)]
@@ -17,12 +18,44 @@ pub(crate) struct StoreAnswers {
     pub(super) answers: Vec<VolumeCompletion>,
     /// Whose they are: of each store up to where, from where those of the one before end.
     ends: Vec<(StoreIndex, usize)>,
-    /// The last operation on flash of some of them, by place; few have one.
-    slow: Vec<(usize, SlowOperation)>,
+    slow: SlowOperations,
     /// Those of zones, in order.
     pub zones: Vec<ZoneCompletion>,
+    pub slow_of_zones: SlowOperations,
     /// Those of chunks, in order.
     pub chunks: Vec<ChunkCompletion>,
+    pub slow_of_chunks: SlowOperations,
+}
+
+/// The last operation on flash that answers waited for, by their place; few have one.
+#[derive(Default)]
+pub(crate) struct SlowOperations(Vec<(usize, SlowOperation)>);
+
+impl SlowOperations {
+    fn note(&mut self, answers: Range<usize>, slow: SlowOperation) {
+        let last = self.0.last().map_or(0, |(at, _)| at + 1);
+        assert!(last <= answers.start, "I-S30: an answer waited for one operation last");
+        self.0.extend(answers.map(|at| (at, slow)));
+    }
+
+    /// That of an answer.
+    pub fn of(&self, at: usize) -> Option<SlowOperation> {
+        let at = self.0.binary_search_by_key(&at, |(at, _)| *at).ok()?;
+        Some(self.0[at].1)
+    }
+
+    /// Those answers were taken.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// How many answers of each kind there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    volumes: usize,
+    zones: usize,
+    chunks: usize,
 }
 
 impl StoreAnswers {
@@ -43,11 +76,16 @@ impl StoreAnswers {
         }
     }
 
+    /// How many there are now.
+    pub(super) fn counts(&self) -> Counts {
+        Counts { volumes: self.answers.len(), zones: self.zones.len(), chunks: self.chunks.len() }
+    }
+
     /// What came after so many waited for an operation that took long.
-    pub(super) fn waited_for(&mut self, before: usize, slow: SlowOperation) {
-        let last = self.slow.last().map_or(0, |(at, _)| at + 1);
-        assert!(last <= before, "I-S30: an answer waited for one operation last");
-        self.slow.extend((before..self.answers.len()).map(|at| (at, slow)));
+    pub(super) fn waited_for(&mut self, before: Counts, slow: SlowOperation) {
+        self.slow.note(before.volumes..self.answers.len(), slow);
+        self.slow_of_zones.note(before.zones..self.zones.len(), slow);
+        self.slow_of_chunks.note(before.chunks..self.chunks.len(), slow);
     }
 
     /// Takes them out; each with a way to ask whose it is.
@@ -65,7 +103,7 @@ impl StoreAnswers {
 #[derive(Clone, Copy)]
 pub(crate) struct Whose<'a> {
     ends: &'a [(StoreIndex, usize)],
-    slow: &'a [(usize, SlowOperation)],
+    slow: &'a SlowOperations,
     at: usize,
 }
 
@@ -77,8 +115,7 @@ impl Whose<'_> {
 
     /// The operation on flash that it waited for last, if that took long.
     pub fn slow(self) -> Option<SlowOperation> {
-        let at = self.slow.binary_search_by_key(&self.at, |(at, _)| *at).ok()?;
-        Some(self.slow[at].1)
+        self.slow.of(self.at)
     }
 }
 
@@ -95,7 +132,7 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
         };
         let slot = slot_of(&mut flash.stores, index);
         slot.mark_busy(index, &mut flash.busy);
-        let before = flash.answers.answers.len();
+        let before = flash.answers.counts();
         match &mut slot.held {
             None => {
                 flash.at_work.now_for = For::Vssd(vssd);
@@ -104,7 +141,7 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
             }
             Some(unseen) => unseen.push(completion),
         }
-        let is_answered = flash.answers.answers.len() > before;
+        let is_answered = flash.answers.counts() != before;
         if let Some(slow) = slow.filter(|_| !mutant!("shard: what a command waited for is not noted")) {
             match is_answered {
                 true => flash.answers.waited_for(before, slow),
