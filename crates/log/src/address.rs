@@ -68,30 +68,42 @@ impl LogAddress {
     }
 }
 
-/// What is known of the content of an IU besides its place: the lower half of its CRC-32C, or nothing.
+/// What is known of the content of an IU besides its place: its CRC-32C, the lower half of that, or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Check(Option<u16>);
+pub struct Check {
+    /// What is known, and zeros.
+    bits: u32,
+    /// Bits that are known.
+    known: u32,
+}
 
 impl Check {
     /// Nothing is.
-    pub const UNKNOWN: Check = Check(None);
+    pub const UNKNOWN: Check = Check { bits: 0, known: 0 };
 
-    /// That of content with this checksum.
+    /// What a map keeps of content with this checksum: the lower half.
     #[inline]
     pub fn of(checksum: u32) -> Check {
-        Check(Some(checksum as u16))
+        let known = u32::from(u16::MAX);
+        Check { bits: checksum & known, known }
+    }
+
+    /// All of the checksum, as heads of version 3 have it.
+    #[inline]
+    pub fn whole(checksum: u32) -> Check {
+        Check { bits: checksum, known: u32::MAX }
     }
 
     /// As a leaf has it: zero if nothing is known.
     #[inline]
     pub fn bits(self) -> u16 {
-        self.0.unwrap_or(0)
+        self.bits as u16
     }
 
     /// Whether content with this checksum may be what is meant.
     #[inline]
     pub fn fits(self, checksum: u32) -> bool {
-        self.0.is_none_or(|check| check == checksum as u16)
+        (checksum ^ self.bits) & self.known == 0
     }
 }
 
@@ -107,8 +119,8 @@ impl MapEntry {
     /// Data with this check lies at a place.
     #[inline]
     pub fn data(place: LogAddress, check: Check) -> MapEntry {
-        let check = check.0.map_or(0, |check| u64::from(check) << CHECK_SHIFT | IS_CHECKED);
-        MapEntry(place.0 | check)
+        let is_checked = if check.known == 0 { 0 } else { IS_CHECKED };
+        MapEntry(place.0 | u64::from(check.bits()) << CHECK_SHIFT | is_checked)
     }
 
     /// The place.
@@ -120,7 +132,8 @@ impl MapEntry {
     /// What is known of the content.
     #[inline]
     pub fn check(self) -> Check {
-        Check((self.0 & IS_CHECKED != 0).then_some((self.0 >> CHECK_SHIFT) as u16))
+        let known = if self.0 & IS_CHECKED == 0 { 0 } else { u16::MAX };
+        Check { bits: (self.0 >> CHECK_SHIFT) as u32, known: known.into() }
     }
 
     /// The same content at another place, where it was read with this checksum. What was known of it before stays: it says more than a
@@ -177,5 +190,8 @@ mod test {
         let zero = MapEntry::data(from, Check::of(0));
         assert!(zero.check().fits(0x1_0000) && !zero.check().fits(1), "a check of zero is one, too");
         assert_eq!(learned.moved_to(from, 1).check(), Check::of(0x5678), "what was known stays");
+        let whole = Check::whole(0xaaaa_5678);
+        assert!(whole.fits(0xaaaa_5678) && !whole.fits(0xaaab_5678) && !whole.fits(0x5678));
+        assert_eq!(MapEntry::data(to, whole), learned, "a map keeps the lower half");
     }
 }

@@ -35,6 +35,19 @@ impl World {
         }
         panic!("no answer: {}", self.store.describe());
     }
+
+    /// Writes what IUs always hold.
+    fn write(&mut self, first_iu: u64, count: u64) {
+        let bytes: Vec<u8> = (first_iu..first_iu + count).flat_map(content).collect();
+        let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+        let write = VolumeOperation::Write {
+            first_iu,
+            payload,
+            force_unit_access: false,
+            placement: PlacementTarget::default(),
+        };
+        assert_eq!(self.ask(2, write).result, Ok(()));
+    }
 }
 
 /// Content of an IU: itself, never zeros.
@@ -44,20 +57,17 @@ fn content(iu: u64) -> [u8; 8] {
 
 /// A store with one volume, all of it written and on flash.
 fn written() -> World {
-    let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
+    written_on(30)
+}
+
+/// As [`written`], with so many erase blocks of each unit.
+fn written_on(blocks: u32) -> World {
+    let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, blocks);
     let mut store = Store::open(common::config(), &mut space, None);
     store.create_volume(VolumeToken(1), VolumeIndex(0), SIZE_IUS);
     let mut world = World { space, store, random: Random::of(3), now: Time::ZERO };
     for first_iu in (0..SIZE_IUS).step_by(8) {
-        let bytes: Vec<u8> = (first_iu..first_iu + 8).flat_map(content).collect();
-        let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
-        let write = VolumeOperation::Write {
-            first_iu,
-            payload,
-            force_unit_access: false,
-            placement: PlacementTarget::default(),
-        };
-        assert_eq!(world.ask(2, write).result, Ok(()));
+        world.write(first_iu, 8);
     }
     assert_eq!(world.ask(2, VolumeOperation::Flush).result, Ok(()));
     world
@@ -175,4 +185,46 @@ fn the_map_tells_content_from_other() {
         .map(|in_one_block| std::panic::catch_unwind(|| swap_and_read(written(), in_one_block)).unwrap_or(0));
     diecut_units::marks::plant_mutant(None);
     assert!(refused[0] > 100 && refused[1] > 100, "{refused:?} reads found that content is not theirs");
+}
+
+/// Two program units without a head change places, and the cleaner has to copy what lives beside them. How many IUs it said were lost, and
+/// cannot be read when the units are back.
+fn swap_and_clean() -> (u64, usize) {
+    let mut world = written_on(17);
+    let mut data = Vec::new();
+    for (nth, unit) in world.space.written_units().into_iter().enumerate() {
+        world.space.bend(nth, |ius, _| {
+            // Of tags that stay live. Heads, leaves and anchors are whole IUs.
+            let stays = |iu: &Vec<u8>| (0..SIZE_IUS).step_by(4).any(|kept| **iu == content(kept));
+            if ius.iter().all(|iu| iu.len() == 8) && ius.iter().any(stays) {
+                data.push(unit);
+            }
+        });
+    }
+    let one = data[0];
+    let other = *data.iter().find(|other| other.0.index != one.0.index && other.1 == one.1).expect("one");
+    world.space.swap(one, other);
+    for round in 0..4000 {
+        // Every fourth one stays where it was.
+        let iu = world.random.below(SIZE_IUS / 4) * 4 + 1 + round % 3;
+        world.write(iu, 1);
+    }
+    let lost = world.store.statistics().log.lost_ius;
+    world.space.swap(one, other);
+    let unread = (0..SIZE_IUS).filter(|iu| !is_read(&mut world, *iu)).count();
+    (lost, unread)
+}
+
+/// Goal: the cleaner copies what heads of version 3 tell of, and nothing else, even where the medium says of other content that it is right.
+/// Method: as the one before; what it refused is there when the medium is right again.
+#[test]
+fn the_cleaner_tells_content_from_other() {
+    if common::head_format() == HeadFormat::Two {
+        return;
+    }
+    assert!(diecut_units::marks::plant_mutant(Some("log: identity of a page not compared")));
+    let found = std::panic::catch_unwind(swap_and_clean);
+    diecut_units::marks::plant_mutant(None);
+    let (lost, unread) = found.expect("what is not copied stays");
+    assert!(lost > 0 && unread == 0, "{lost} were lost, {unread} cannot be read");
 }

@@ -1,7 +1,7 @@
 //! Copies on their way: wanted, being read, read and waiting for a place.
 
-use crate::LogAddress;
 use crate::segments::{Run, Segments};
+use crate::{Check, LogAddress};
 use diecut_units::{BufferMut, Slab, checksum};
 use std::collections::VecDeque;
 
@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 pub(super) struct CopyEntry {
     pub tag: u64,
     pub place: LogAddress,
+    /// What the head says of its content.
+    pub told: Check,
     pub checksum: u32,
 }
 
@@ -46,7 +48,8 @@ impl CopyRead {
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];
             let sum = checksum(self.content(entry, data));
-            if !pages.is_as_written(segments.layout.offset_of(entry.place), sum) {
+            let is_written = pages.is_as_written(segments.layout.offset_of(entry.place), sum);
+            if !is_written || !entry.told.fits(sum) {
                 return false;
             }
             self.entries[index].checksum = sum;
@@ -111,11 +114,10 @@ impl Copies {
     pub fn add(
         &mut self,
         collector: &mut Collector,
-        tag: u64,
-        place: LogAddress,
+        entry: CopyEntry,
         segments: &Segments,
     ) -> Option<CopyRead> {
-        let entry = CopyEntry { tag, place, checksum: 0 };
+        let place = entry.place;
         let offset = segments.layout.offset_of(place);
         let here = (segments.layout.program_unit(offset), segments.layout.page(offset).0);
         // In one program unit, without a page of only dead IUs between them: each read costs work of the processor.

@@ -1,12 +1,13 @@
 //! Heads of victims: read ahead, and looked at one after the other.
 
 use super::Cleaner;
+use super::copies::CopyEntry;
 use super::victim::NextHead;
-use crate::Owner;
 use crate::head::{self, Head};
 use crate::segments::NO_BLOCK;
 use crate::token::head_token;
 use crate::writer::Writer;
+use crate::{Check, Owner};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion};
 
@@ -135,8 +136,11 @@ impl Cleaner {
         owner.live(&self.entries, &mut self.live);
         let (entries, lives) = (std::mem::take(&mut self.entries), std::mem::take(&mut self.live));
         let mut collector = self.copies.collect();
-        for ((tag, place), _) in entries.iter().zip(&lives).filter(|(_, live)| **live) {
-            if let Some(done) = self.copies.add(&mut collector, *tag, *place, &writer.segments) {
+        let records = (0..).zip(entries.iter().zip(&lives));
+        for (record, ((tag, place), _)) in records.filter(|(_, (_, live))| **live) {
+            let told = shape.checksum(bytes, record).map_or(Check::UNKNOWN, Check::whole);
+            let entry = CopyEntry { tag: *tag, place: *place, told, checksum: 0 };
+            if let Some(done) = self.copies.add(&mut collector, entry, &writer.segments) {
                 self.want_copy(done, writer);
             }
         }

@@ -12,8 +12,8 @@ pub struct RecoveredChunk {
     pub head: Head,
     /// Records, then notes, as they stand in a head of version 2.
     bytes: Box<[u8]>,
-    /// What is known of each data IU; nothing in a head of version 2.
-    checks: Box<[Check]>,
+    /// Of each data IU; none in a head of version 2.
+    checksums: Box<[u32]>,
 }
 
 impl RecoveredChunk {
@@ -32,7 +32,7 @@ impl RecoveredChunk {
             bytes: [&page[RECORDS_OFFSET..records], &page[IU_SIZE_BYTES - notes..IU_SIZE_BYTES]]
                 .concat()
                 .into(),
-            checks: Box::default(),
+            checksums: Box::default(),
         }
     }
 
@@ -45,14 +45,13 @@ impl RecoveredChunk {
         for (sequence, words) in notes.into_iter().rev() {
             bytes.extend([sequence, words[0], words[1], words[2]].map(u64::to_le_bytes).concat());
         }
-        let check = |record| shape.checksum(page, record).map_or(Check::UNKNOWN, Check::of);
-        let checks = (0..shape.data_count).map(check).collect();
-        RecoveredChunk { head, bytes: bytes.into(), checks }
+        let checksums = (0..shape.data_count).filter_map(|record| shape.checksum(page, record)).collect();
+        RecoveredChunk { head, bytes: bytes.into(), checksums }
     }
 
     /// What is known of a data IU.
     pub fn check(&self, index: u32) -> Check {
-        self.checks.get(index as usize).copied().unwrap_or_default()
+        self.checksums.get(index as usize).map_or(Check::UNKNOWN, |checksum| Check::whole(*checksum))
     }
 
     /// Owner tag of a data IU.
