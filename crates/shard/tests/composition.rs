@@ -14,7 +14,7 @@ use diecut_shard::notice::Notice;
 use diecut_shard::{
     AdmissionConfig, BucketSize, CostModel, DOOR_SOURCE_BIT, DeviceShaper, Shard, ShardConfig, TokenUnit,
 };
-use diecut_spec::{Amount, Isolation, Serves, Sharing, Size};
+use diecut_spec::{Amount, Isolation, Nguid, Serves, Sharing, Size};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
@@ -272,6 +272,14 @@ fn refusals_name_the_object_and_change_nothing() {
             "use 1048576 or more",
         ),
         (ControlRequest::CreateVolume(VolumeSpec { name: "z".to_owned(), ..volume("a", 5000) }), "4096"),
+        (
+            ControlRequest::CreateVolume(VolumeSpec {
+                name: "z".to_owned(),
+                nguid: Some(Nguid([0; 16])),
+                ..volume("a", 1 << 20)
+            }),
+            "a NGUID of zeros",
+        ),
         (
             ControlRequest::AttachNamespace {
                 subsystem: "nqn.2026-11.org.diecut:a".to_owned(),

@@ -44,7 +44,17 @@ impl Host {
             }
             Host::Deny { nqn, subsystem } => {
                 client.delete(&route::within(&subsystem, "hosts", &nqn)).await?;
-                print::done(json, "denied", "host", &nqn, &format!("at subsystem {subsystem}"));
+                let status = client.status().await?;
+                let lets_any = |of: &diecut_api::status::SubsystemStatus| {
+                    of.subsystem.nqn == subsystem && of.subsystem.allow_any_host
+                };
+                let note = match status.subsystems.iter().any(lets_any) {
+                    true => format!(
+                        "at subsystem {subsystem}, which lets any host in, and so this one too: it was made with --allow-any-host"
+                    ),
+                    false => format!("at subsystem {subsystem}"),
+                };
+                print::done(json, "denied", "host", &nqn, &note);
                 Ok(())
             }
             Host::List => {

@@ -121,6 +121,13 @@ fn free_index(state: &State, spec: &VolumeSpec) -> Result<u16, ControlError> {
 fn has_own_identities(state: &State, spec: &VolumeSpec) -> Result<(), ControlError> {
     let chosen = [spec.uuid.map(Uuid::into_bytes), spec.nguid.map(|nguid| nguid.0)];
     for (kind, id) in ["UUID", "NGUID"].into_iter().zip(chosen) {
+        if id == Some([0; 16]) {
+            let name = &spec.name;
+            let message = format!(
+                "volume \"{name}\": a {kind} of zeros says that there is none; choose another, or leave it out for one that is made up"
+            );
+            return refuse(ControlErrorKind::Invalid, message);
+        }
         let same = |volume: &VolumeRecord| id.is_some_and(|id| volume.identities().contains(&id));
         if let Some((other, _)) = state.volumes.iter().find(|(_, volume)| same(volume)) {
             let message =
