@@ -3,8 +3,8 @@
 
 use diecut_catalog::State;
 use diecut_catalog::fuzz::{
-    FRAME_HEADER_SIZE_BYTES, Frame, Part, Place, apply_records, decode_frame, decode_oob, encode_frame, encode_oob,
-    encode_state, read_document,
+    FRAME_HEADER_SIZE_BYTES, Frame, Part, Place, apply_records, decode_frame, decode_oob, encode_frame,
+    encode_oob, encode_state, read_document,
 };
 use diecut_fuzz::{Input, bounded};
 use diecut_units::checksum;
