@@ -287,10 +287,10 @@ impl LocalDevice {
         read_label(&self.buffered()?)
     }
 
-    /// Makes it a device of diecut; see [`format`]. It looks by itself at what lies there, before and afterwards.
+    /// Makes it a device of diecut; see [`format()`]. It looks by itself at what lies there, before and afterwards.
     ///
     /// # Errors
-    /// See [`format`].
+    /// See [`format()`].
     ///
     /// # Panics
     /// If it was opened to look at only.
