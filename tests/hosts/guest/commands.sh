@@ -18,7 +18,7 @@ answers_to() {
   echo "$answer" | grep -qxE "$answers" && return 0
   echo "$* (exit $answer_code): ${answer:-$(tail -n 1 /tmp/answer)}"; return 1
 }
-lives() { state_is "$controller_a" live && ! dmesg | grep -E 'error recovery|timeout'; }
+lives() { state_is "$controller_a" live && ! dmesg | grep -E 'nvme.*(error recovery|timeout)'; }
 succeeded() { [ "$answer" = Success ]; }
 
 # Linux's own target has Internal Error for some of these, and none at all for others.
