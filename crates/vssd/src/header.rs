@@ -172,6 +172,18 @@ impl BlockHeader {
     }
 }
 
+/// Whether an IU is the header of the block that the states say has this allocation, owner and logical address.
+pub(crate) fn is_header_of(
+    iu: &[u8],
+    nonces: &Nonces,
+    allocation: u64,
+    owner: VssdId,
+    logical: LogicalBlock,
+) -> bool {
+    let found = BlockHeader::decode(iu, nonces, allocation);
+    found.is_some_and(|(header, _)| header.owner == owner && header.logical == logical)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;

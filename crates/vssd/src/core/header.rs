@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::dies::{Kind, Op};
+use crate::header::is_header_of;
 use crate::states::BlockState;
 use crate::{BlockHeader, IoClass, SpaceError};
 use diecut_media::{Completion, Media, MediaError, Operation};
@@ -95,10 +96,7 @@ impl Core {
         let block = &self.blocks[op.block];
         let (unit, index) = (block.logical.unit.0, block.logical.index);
         let nonces = self.nonces.as_ref().expect("I-V25: only blocks with headers are asked for them");
-        let is_its_own = |iu: &[u8]| {
-            let found = BlockHeader::decode(iu, nonces, block.sequence);
-            found.is_some_and(|(header, _)| header.owner == block.owner && header.logical == block.logical)
-        };
+        let is_its_own = |iu: &[u8]| is_header_of(iu, nonces, block.sequence, block.owner, block.logical);
         let result = match &completion.result {
             Ok(()) if completion.destination.as_deref().is_some_and(is_its_own) => Ok(()),
             Ok(()) => Err(SpaceError::Erased { unit, index, iu: 0 }),

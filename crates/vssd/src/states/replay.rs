@@ -4,11 +4,12 @@
 //! Where pages have no OOB areas, the headers of all blocks that are held say which of them were ever begun. A medium with a volatile cache is
 //! flushed before anything is read: what is found is what the next cut leaves.
 
+use crate::header::is_header_of;
 use crate::states::entry::{BlockEntry, BlockState};
 use crate::states::log::{StateLog, UnitHead, UnitShape, check_of, decode_unit};
 use crate::states::table::{Found, OpenError, Sizes, StateTable};
 use crate::token::POOL_TOKEN_BIT;
-use crate::{BlockHeader, Nonces, OobKind, OobRecord, SystemArea};
+use crate::{Nonces, OobKind, OobRecord, SystemArea};
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
 use diecut_units::{
     BlockIndex, BufferMut, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time, mark, mutant,
@@ -146,17 +147,17 @@ impl Replay {
     }
 
     fn read_headers<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        let Phase::Headers { next, under_way } = &mut self.phase else { return };
-        while *under_way < HEADERS_MAX
-            && let Some((number, ..)) = self.open_blocks.get(*next)
+        let Phase::Headers { mut next, mut under_way } = self.phase else { return };
+        while under_way < HEADERS_MAX
+            && let Some(&(number, ..)) = self.open_blocks.get(next)
         {
-            let per_die = self.geometry.erase_blocks_per_die();
-            let block = self.geometry.die_at(number / per_die).erase_block(BlockIndex(number % per_die));
+            let block = self.address(number);
             let destination = BufferMut::copy_from(&[0; IU_SIZE_BYTES]);
             let operation = Operation::Read { block, first_iu: 0, iu_count: 1, destination, oob: None };
-            media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | *next as u64), operation }, now);
-            (*next, *under_way) = (*next + 1, *under_way + 1);
+            media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | next as u64), operation }, now);
+            (next, under_way) = (next + 1, under_way + 1);
         }
+        self.phase = Phase::Headers { next, under_way };
     }
 
     /// A read came back. Says whether everything is read; if not it goes on, or [`Replay::error`] says why it does not.
@@ -242,9 +243,7 @@ impl Replay {
         let is_begun = match completion.result {
             Ok(()) => {
                 let iu = completion.destination.expect("I-V1: a read ends with its content");
-                let found = BlockHeader::decode(&iu, nonces, entry.sequence);
-                found
-                    .is_some_and(|(header, _)| header.owner == entry.owner && header.logical == entry.logical)
+                is_header_of(&iu, nonces, entry.sequence, entry.owner, entry.logical)
             }
             // What lies behind it may still be read.
             Err(_) => true,
