@@ -2,8 +2,9 @@
 //! what runs, and at the end a table of what each took.
 #![expect(clippy::disallowed_methods, reason = "stages are timed")]
 
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The variable by which tests know that none may be left out (`diecut_testing::needs`).
@@ -15,6 +16,9 @@ const DEEP: &str = "DIECUT_TEST_DEEP";
 /// The programs of all tests, and with them the simulator. One build for all of them: `-p diecut-sim` has other features of what it
 /// needs, and builds every room again.
 const TESTS: &str = "cargo test --workspace --features diecut-sim/marks,diecut-sim/mutants";
+
+/// How many problems of a stage are told again behind the table.
+const AGAIN: usize = 12;
 
 /// What a stage does.
 enum Work {
@@ -161,24 +165,25 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
             Work::RunOwned(line) => run(root, line, &[]),
             Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),
         };
-        if let Err(problems) = &outcome {
-            for problem in problems {
-                println!("{problem}");
-            }
-        }
-        rows.push((*name, outcome.is_ok(), started.elapsed().as_secs_f64() / 60.0));
+        let problems = outcome.err().unwrap_or_default();
+        problems.iter().for_each(|problem| println!("{problem}"));
+        rows.push((*name, problems, started.elapsed().as_secs_f64() / 60.0));
     }
     println!("\n{:<30} {:>8} {:>8}", "stage", "result", "minutes");
-    for (name, passed, minutes) in &rows {
-        println!("{name:<30} {:>8} {minutes:>8.1}", if *passed { "ok" } else { "FAILED" });
+    for (name, problems, minutes) in &rows {
+        println!("{name:<30} {:>8} {minutes:>8.1}", if problems.is_empty() { "ok" } else { "FAILED" });
     }
-    let failed: Vec<_> = rows.iter().filter(|(_, passed, _)| !passed).collect();
+    let failed: Vec<_> = rows.iter().filter(|(_, problems, _)| !problems.is_empty()).collect();
+    // Again, behind the table: of a long run often its end alone is kept.
+    for (name, problems, _) in &failed {
+        problems.iter().take(AGAIN).for_each(|problem| println!("{name}: {problem}"));
+    }
     // Alone on the last line, whichever way it went.
     let counts = format!("stages: {} passed, {} failed", rows.len() - failed.len(), failed.len());
     if failed.is_empty() {
         Ok(counts)
     } else {
-        let names = failed.iter().map(|(name, _, _)| format!("ci: stage {name} failed"));
+        let names = failed.iter().map(|(name, ..)| format!("ci: stage {name} failed"));
         Err(names.chain([counts]).collect())
     }
 }
@@ -191,23 +196,76 @@ fn simulate(root: &Path, arguments: &str) -> Result<String, Vec<String>> {
     run(root, &format!("{} {arguments}", program.display()), &[])
 }
 
+/// Runs a command line. What it prints goes on as it comes; what of it names a failure is kept.
 fn run(root: &Path, line: &str, environment: &[(&str, &str)]) -> Result<String, Vec<String>> {
     environment.iter().for_each(|(name, value)| print!("{name}={value} "));
     println!("{line}");
     let mut words = line.split(' ');
     let program = words.next().expect("a command line has a first word");
-    let status = Command::new(program)
+    let cannot_run = |error| vec![format!("{program} cannot run: {error}")];
+    let mut child = Command::new(program)
         .args(words)
         .envs(environment.iter().copied())
         .current_dir(root)
-        .status()
-        .map_err(|error| vec![format!("{program} cannot run: {error}")])?;
-    if status.success() { Ok(line.to_string()) } else { Err(vec![format!("{line}: {status}")]) }
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot_run)?;
+    let (out, error) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let (status, mut problems) = std::thread::scope(|scope| {
+        let errors = scope.spawn(|| pass_on(error, std::io::stderr()));
+        let mut problems = pass_on(out, std::io::stdout());
+        problems.extend(errors.join().expect("a reader of lines does not panic"));
+        (child.wait(), problems)
+    });
+    let status = status.map_err(cannot_run)?;
+    if status.success() {
+        return Ok(line.to_string());
+    }
+    problems.push(format!("{line}: {status}"));
+    Err(problems)
+}
+
+/// Passes on what a command prints, line by line. Returns the lines that name a failure.
+fn pass_on(from: impl Read, mut to: impl Write) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut from = BufReader::new(from);
+    let mut bytes = Vec::new();
+    while from.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+        // A reader of ours that went away ends nothing: the table still counts.
+        let _ = to.write_all(&bytes).and_then(|()| to.flush());
+        let line = String::from_utf8_lossy(&bytes);
+        if names_a_failure(&line) {
+            problems.push(line.trim_end().to_string());
+        }
+        bytes.clear();
+    }
+    problems
+}
+
+/// Whether a line of cargo, of a test program or of a script of ours says that something failed.
+fn names_a_failure(line: &str) -> bool {
+    let test = line.starts_with("test ") && line.trim_end().ends_with("FAILED");
+    test || line.starts_with("error") || line.contains("panicked at") || line.contains("FAIL ")
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn what_failed_is_told_again_and_what_is_printed_goes_on() {
+        let printed = b"test a::b ... ok\ntest a::c ... FAILED\nthread 'x' panicked at y.rs:1\nerror: 1 target failed:\nno end";
+        let mut seen = Vec::new();
+        let problems = pass_on(&printed[..], &mut seen);
+        assert_eq!(seen, printed);
+        assert_eq!(
+            problems,
+            ["test a::c ... FAILED", "thread 'x' panicked at y.rs:1", "error: 1 target failed:"]
+        );
+        let failed = run(Path::new("."), "cat /does/not/exist", &[]).unwrap_err();
+        assert!(failed.last().unwrap().contains("cat /does/not/exist: exit status: 1"), "{failed:?}");
+    }
 
     #[test]
     fn a_night_is_as_long_as_asked_for() {
