@@ -111,7 +111,8 @@ fn names_with_reserved_characters_survive_the_way() {
             subsystem: "nqn.2026-11.org.diecut:a/b".to_string(),
             host: host.to_string(),
         };
-        assert_eq!(*recorder.0.lock().unwrap(), [expected]);
+        // Then it asks whether any host may connect there anyway.
+        assert_eq!(*recorder.0.lock().unwrap(), [expected, ControlRequest::Status]);
     });
 }
 
