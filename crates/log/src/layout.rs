@@ -9,7 +9,8 @@ pub struct SegmentIndex(pub u32);
 
 /// Arithmetic of segments, program units and chunks; fixed while a store lives.
 ///
-/// IUs of a segment are counted row by row: program unit `u` lies on member `u % width`, row `u / width`.
+/// IUs of a segment are counted strip by strip: strip `s` lies on member `s % width`, as its `s / width`-th one. Where a program unit is large it
+/// is a strip; where it is one IU a strip has many, so that what is written together goes to the medium in few commands.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Shape of the erase blocks below.
@@ -20,6 +21,12 @@ pub struct Layout {
     pub groups: u32,
     /// IUs of a program unit.
     pub unit_ius: u32,
+    /// Program units of a strip: those that lie one behind the other on a member.
+    pub strip_units: u32,
+    /// IUs of a strip.
+    pub strip_ius: u32,
+    /// Program units of an erase block that a segment uses: whole strips.
+    pub member_units: u32,
     /// Program units of a segment.
     pub segment_units: u32,
     /// IUs of a segment.
@@ -31,7 +38,7 @@ pub struct Layout {
     /// What it tells apart.
     pub streams: Streams,
     by_width: Divisor,
-    by_unit: Divisor,
+    by_strip: Divisor,
     by_page: Divisor,
 }
 
@@ -39,6 +46,8 @@ pub struct Layout {
 const WIDTH_MAX: u32 = 16;
 /// Size of a full chunk, where program units allow it.
 const CHUNK_IUS: u32 = 128;
+/// Size of a strip on media without OOB areas, where a program unit is an IU: 128 KiB, above which drives gain little.
+const PLAIN_STRIP_IUS: u32 = 32;
 
 impl Layout {
     /// Lays segments over `unit_count` units, so that none lies in two of `reclaim_groups` groups of them.
@@ -53,22 +62,29 @@ impl Layout {
         let widths = (1..=WIDTH_MAX.min(units_of_group)).rev();
         let width = widths.into_iter().find(|width| units_of_group.is_multiple_of(*width)).unwrap_or(1);
         let unit_ius = shape.program_unit_ius();
-        let segment_units = shape.program_units() * width;
+        let strip_units = if shape.has_oob() { 1 } else { strip_units(&shape) };
+        let strip_ius = strip_units * unit_ius;
+        let member_units = shape.program_units() / strip_units * strip_units;
+        let segment_units = member_units * width;
         let segment_ius = segment_units * unit_ius;
         assert!(
-            shape.holder_oob_offset as usize + crate::mark::size_bytes(shape.ius_per_page())
-                <= shape.oob_size_bytes as usize,
+            !shape.has_oob()
+                || shape.holder_oob_offset as usize + crate::mark::size_bytes(shape.ius_per_page())
+                    <= shape.oob_size_bytes as usize,
             "the OOB holds a checksum for each IU"
         );
         assert!(segment_units * unit_ius >= 4, "a segment holds a head and data");
         let end = u64::from(segment_ius) + 1;
         Layout {
             by_width: Divisor::new(width, end),
-            by_unit: Divisor::new(unit_ius, end),
+            by_strip: Divisor::new(strip_ius, end),
             by_page: Divisor::new(shape.ius_per_page(), end),
             width,
             groups: units / width,
             unit_ius,
+            strip_units,
+            strip_ius,
+            member_units,
             segment_units,
             segment_ius,
             segment_shift: segment_ius.next_power_of_two().trailing_zeros(),
@@ -114,19 +130,43 @@ impl Layout {
     /// Member and IU within the member's erase block.
     #[inline]
     pub fn place(&self, offset: u32) -> (usize, u32) {
-        let (unit, iu) = self.by_unit.split(offset);
-        let (row, member) = self.by_width.split(unit);
-        (member as usize, row * self.unit_ius + iu)
+        let (strip, iu) = self.by_strip.split(offset);
+        let (row, member) = self.by_width.split(strip);
+        (member as usize, row * self.strip_ius + iu)
+    }
+    /// Member of a program unit of the segment, and the number of that unit in the member's erase block.
+    pub fn unit_place(&self, unit: u32) -> (u32, u32) {
+        let (strip, within) = (unit / self.strip_units, unit % self.strip_units);
+        (strip % self.width, strip / self.width * self.strip_units + within)
+    }
+    /// Program units of a member that lie before a unit of the segment.
+    pub fn units_before(&self, unit: u32, member: u32) -> u32 {
+        let (strip, within) = (unit / self.strip_units, unit % self.strip_units);
+        let (row, at) = (strip / self.width, strip % self.width);
+        row * self.strip_units
+            + match member.cmp(&at) {
+                std::cmp::Ordering::Less => self.strip_units,
+                std::cmp::Ordering::Equal => within,
+                std::cmp::Ordering::Greater => 0,
+            }
+    }
+    /// Program units from one on that lie in its strip.
+    pub fn units_to_strip_end(&self, unit: u32) -> u32 {
+        self.strip_units - unit % self.strip_units
+    }
+    /// IUs from an offset on that lie one behind the other on a member.
+    pub fn ius_to_strip_end(&self, offset: u32) -> u32 {
+        self.strip_ius - self.by_strip.split(offset).1
     }
     /// Page, counted through the segment, and IU within it.
     #[inline]
     pub(crate) fn page(&self, offset: u32) -> (u32, u32) {
         self.by_page.split(offset)
     }
-    /// Program unit of the segment.
+    /// Strip of the segment.
     #[inline]
-    pub(crate) fn program_unit(&self, offset: u32) -> u32 {
-        self.by_unit.quotient(offset)
+    pub(crate) fn strip(&self, offset: u32) -> u32 {
+        self.by_strip.quotient(offset)
     }
     /// Unit of a member of a segment in `group`.
     pub fn member(&self, group: u32, column: u32) -> UnitIndex {
@@ -147,5 +187,56 @@ impl Layout {
     /// Content mode of user data.
     pub fn content_mode(&self) -> ContentMode {
         self.shape.content_mode
+    }
+}
+
+/// Program units of a strip on a medium without OOB areas: as many as there may be, but so that a block holds several strips.
+fn strip_units(shape: &BlockShape) -> u32 {
+    let most = (PLAIN_STRIP_IUS / shape.program_unit_ius()).max(1);
+    most.min(shape.program_units() / 4).max(1)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn shape(pages: u32, oob_size_bytes: u32) -> BlockShape {
+        BlockShape {
+            pages,
+            page_size_bytes: 4096,
+            program_unit_pages: 1,
+            unsafe_units: 0,
+            pipelined_units: 0,
+            oob_size_bytes,
+            holder_oob_offset: 0,
+            content_mode: ContentMode::Bytes,
+            volatile_cache: oob_size_bytes == 0,
+        }
+    }
+
+    /// Goal: every IU of a segment lies at a place of its own, and all ways to ask for it agree. Method: all units of small segments, counted by hand.
+    #[test]
+    fn each_unit_of_a_segment_has_its_place() {
+        for (shape, units, strip_units) in
+            [(shape(255, 0), 3, 32), (shape(255, 64), 3, 1), (shape(65, 0), 4, 16), (shape(7, 0), 1, 1)]
+        {
+            let layout = Layout::new(shape, units, 1);
+            assert_eq!((layout.strip_units, layout.width), (strip_units, units.into()));
+            let mut counted = vec![0; units.into()];
+            for unit in 0..layout.segment_units {
+                for (member, count) in (0..).zip(&counted) {
+                    assert_eq!(layout.units_before(unit, member), *count, "before {unit}");
+                }
+                let (member, row) = layout.unit_place(unit);
+                assert_eq!(row, counted[member as usize], "unit {unit}");
+                assert_eq!(layout.place(unit), (member as usize, row));
+                let left = layout.units_to_strip_end(unit);
+                assert_eq!(left, layout.ius_to_strip_end(unit));
+                assert_eq!(layout.unit_place(unit + left - 1), (member, row + left - 1));
+                counted[member as usize] += 1;
+            }
+            assert_eq!(counted, vec![layout.member_units; units.into()]);
+            assert!(layout.member_units <= shape.pages && layout.member_units.is_multiple_of(strip_units));
+        }
     }
 }

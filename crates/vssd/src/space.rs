@@ -100,6 +100,10 @@ impl BlockShape {
         unit + 2 + self.unsafe_units.max(self.pipelined_units) <= written_units
     }
 
+    /// Whether pages have OOB areas. Where they have none, erase blocks have headers and nonces, and what is appended describes itself.
+    pub const fn has_oob(&self) -> bool {
+        self.oob_size_bytes > 0
+    }
     /// IUs of a page.
     pub const fn ius_per_page(&self) -> u32 {
         self.page_size_bytes / IU_SIZE_BYTES as u32

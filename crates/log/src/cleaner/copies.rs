@@ -14,7 +14,7 @@ pub(super) struct CopyEntry {
     pub checksum: u32,
 }
 
-/// IUs of one program unit that the cleaner reads at once. Between those it wants are dead ones: a page is sensed as a
+/// IUs of one strip that the cleaner reads at once. Between those it wants are dead ones: a page is sensed as a
 /// whole, and what is not wanted costs only its transfer.
 pub(super) struct CopyRead {
     pub run: Run,
@@ -61,7 +61,7 @@ impl CopyRead {
 /// Collects entries of one chunk to reads.
 pub(super) struct Collector {
     run: Option<CopyRead>,
-    /// Program unit and page of the run's last IU.
+    /// Strip and page of the run's last IU.
     last: (u32, u32),
 }
 
@@ -119,8 +119,8 @@ impl Copies {
     ) -> Option<CopyRead> {
         let place = entry.place;
         let offset = segments.layout.offset_of(place);
-        let here = (segments.layout.program_unit(offset), segments.layout.page(offset).0);
-        // In one program unit, without a page of only dead IUs between them: each read costs work of the processor.
+        let here = (segments.layout.strip(offset), segments.layout.page(offset).0);
+        // In one strip, without a page of only dead IUs between them: each read costs work of the processor.
         let joins = here.0 == collector.last.0 && here.1 - collector.last.1 <= 1;
         collector.last = here;
         match &mut collector.run {

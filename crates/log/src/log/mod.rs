@@ -10,7 +10,7 @@ use crate::placement::{PerGroup, Placement, PlacementHandle, ReclaimGroup};
 use crate::purge::{Purge, PurgeError};
 use crate::reserve::DISPLACED_LEAVE;
 use crate::segments::{self, Run, Segments};
-use crate::staging::{HeadForm, Staging};
+use crate::staging::{HeadForm, Programmed, Staging};
 use crate::supply::Supply;
 use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE, group_in};
 use crate::writer::{Appended, Pace, Writer};
@@ -348,9 +348,9 @@ impl Log {
         let low = (token & 0xffff_ffff) as usize;
         match token & KIND_MASK {
             TOKEN_APPEND => {
-                let member = (token >> 32 & 0xff_ffff) as usize;
                 let worked = completion.result.is_ok();
-                let failed = writer.staging.programmed(low, member, worked, &mut writer.segments);
+                let failed =
+                    writer.staging.programmed(low, Programmed::of(token), worked, &mut writer.segments);
                 if let Some(segment) = failed.filter(|_| !writer.condition.is_gone()) {
                     if completion.result == Err(SpaceError::ReadOnly) {
                         writer.condition.end_writes(NO_GOOD_BLOCKS);
@@ -394,7 +394,7 @@ impl Log {
         segments::usable_ius(&layout, segments::count_for(&layout, space))
     }
 
-    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages, and against what the owner knows of their
+    /// Checks IUs of one strip, read from `first` on, against the OOB of their pages, and against what the owner knows of their
     /// content: `checks` from the first IU on, as far as there are some.
     ///
     /// # Errors
@@ -453,7 +453,7 @@ impl Log {
     /// IUs that can be read with one request from `address` on.
     pub fn run_limit(&self, address: LogAddress) -> u32 {
         let layout = self.layout();
-        layout.unit_ius - layout.offset_of(address) % layout.unit_ius
+        layout.ius_to_strip_end(layout.offset_of(address))
     }
 
     /// The content of a place that is still staged.

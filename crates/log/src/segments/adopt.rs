@@ -17,14 +17,14 @@ impl Segments {
     /// Takes a segment found after a restart.
     pub fn adopt(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
         assert!(index < self.flash_count, "I-L10: what lies on flash has a number of those");
-        let rows = self.layout.shape.program_units();
+        let units = self.layout.member_units;
         assert_eq!(blocks.len(), self.layout.width as usize, "I-L3: a segment has a place for each block");
         let segment = &mut self[index];
         segment.enter(SegmentState::Sealed);
         segment.blocks = Blocks::from_slice(blocks);
         (segment.generation, segment.stream) = (generation, stream);
         segment.first_sequence = 0;
-        segment.completed_rows = SmallVec::from_elem(rows, blocks.len());
+        segment.completed_units = SmallVec::from_elem(units, blocks.len());
         self.next_generation = self.next_generation.max(generation.saturating_add(1));
         self.settle_in_group(index);
     }
@@ -72,7 +72,7 @@ impl Segments {
 
     /// Whether all of an adopted segment is there that copies were made of; `units` were found to hold chunks.
     pub fn holds_origin(&self, origin: &Origin, units: u32) -> bool {
-        let members = origin.units.min(self.layout.width) as usize;
+        let members = origin.units.div_ceil(self.layout.strip_units).min(self.layout.width) as usize;
         self.generation(origin.segment) == Some(origin.generation)
             && units >= origin.units
             && self[origin.segment].blocks.get(..members).is_some_and(|blocks| !blocks.contains(&NO_BLOCK))

@@ -210,7 +210,7 @@ impl Segments {
         let segment = &mut self.list[index as usize];
         segment.enter(SegmentState::Open);
         (segment.stream, segment.generation) = (stream, self.next_generation);
-        segment.completed_rows = smallvec::SmallVec::from_elem(0, blocks.len());
+        segment.completed_units = smallvec::SmallVec::from_elem(0, blocks.len());
         segment.blocks = blocks;
         self.settle_in_group(index);
         self.next_generation += 1;
@@ -496,7 +496,7 @@ impl std::fmt::Display for Segments {
         for (i, s) in self.iter().filter(|(_, segment)| segment.exists()) {
             writeln!(
                 f,
-                "segment {i}: {:?} stream {:?} next {} valid {} chunks {} reads {} unreclaimable {} rows {:?}",
+                "segment {i}: {:?} stream {:?} next {} valid {} chunks {} reads {} unreclaimable {} units {:?}",
                 s.state(),
                 s.stream,
                 s.next_unit,
@@ -504,7 +504,7 @@ impl std::fmt::Display for Segments {
                 s.chunks,
                 s.reads,
                 s.is_unreclaimable,
-                s.completed_rows
+                s.completed_units
             )?;
         }
         Ok(())

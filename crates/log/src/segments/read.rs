@@ -6,7 +6,7 @@ use crate::{Check, Layout, LogAddress};
 use diecut_units::{BufferMut, BufferPool, checksum, mutant};
 use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, LogicalBlock, SpaceToken};
 
-/// IUs that lie one behind the other in a program unit.
+/// IUs that lie one behind the other in a strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub first: LogAddress,
@@ -20,7 +20,7 @@ fn passes(is_expected: bool, is_a_mark: impl FnOnce() -> bool) -> bool {
 }
 
 impl Segments {
-    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages, and against `checks` as far as there are
+    /// Checks IUs of one strip, read from `first` on, against the OOB of their pages, and against `checks` as far as there are
     /// some. `Err` is the number of the first IU, counted from `first`, that is not what was written there.
     #[inline]
     pub fn verify(
@@ -80,7 +80,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Compares IUs of one program unit, read from `first` on, with the OOB of their pages.
+    /// Compares IUs of one strip, read from `first` on, with the OOB of their pages.
     pub fn page_check<'a>(&'a self, first: LogAddress, oob: &'a [u8]) -> PageCheck<'a> {
         let (index, offset) = (self.index_of(first), self.layout.offset_of(first));
         let segment = &self[index];

@@ -53,7 +53,7 @@ pub(crate) struct Segment {
     /// Program units that chunks were placed in.
     pub next_unit: u32,
     /// Program units that each member has programmed.
-    pub completed_rows: SmallVec<[u32; 16]>,
+    pub completed_units: SmallVec<[u32; 16]>,
     pub last_note: u64,
     /// Notes in it, those that an anchor covers included.
     pub notes: u32,
@@ -78,7 +78,7 @@ impl Segment {
             generation: 0,
             stream: Stream::USER,
             next_unit: 0,
-            completed_rows: SmallVec::new(),
+            completed_units: SmallVec::new(),
             last_note: 0,
             notes: 0,
             last_sequence: 0,

@@ -55,7 +55,8 @@ pub(crate) struct Chunk {
     pub note_bytes: u32,
     /// What the cleaner copied all of it from.
     pub origin: Option<Origin>,
-    /// Programs under way.
+    /// Programs that it was handed over with, and those of them that are under way.
+    pub programs: u32,
     pub pending: u32,
     /// Filler that ends its segment.
     pub fills_room: bool,
@@ -81,6 +82,7 @@ impl Chunk {
             note_count: 0,
             note_bytes: 0,
             origin: None,
+            programs: 0,
             pending: 0,
             fills_room: false,
             checksums,

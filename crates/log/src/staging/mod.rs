@@ -21,6 +21,33 @@ use diecut_vssd::space::{EraseBlockSpace, SpaceToken};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// What a program of a chunk was: its token says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Programmed {
+    /// Member of its segment.
+    member: u32,
+    /// Program units.
+    units: u32,
+}
+
+impl Programmed {
+    const MEMBER_BITS: u32 = 8;
+
+    /// What a token of [`TOKEN_APPEND`] says.
+    pub fn of(token: u64) -> Programmed {
+        let both = (token >> 32) as u32;
+        Programmed {
+            member: both & ((1 << Programmed::MEMBER_BITS) - 1),
+            units: both >> Programmed::MEMBER_BITS & 0xffff,
+        }
+    }
+
+    fn token(self, slot: usize) -> SpaceToken {
+        let both = self.units << Programmed::MEMBER_BITS | self.member;
+        SpaceToken(TOKEN_APPEND | u64::from(both) << 32 | slot as u64)
+    }
+}
+
 /// Slots of protected memory without which it is not used.
 const SLOTS_MIN: usize = 2;
 
@@ -309,11 +336,12 @@ impl Staging {
         assert_eq!(chunk.stream, segment.stream, "I-L4: a chunk lies in a segment of its stream");
         assert!(chunk.end_unit() <= layout.segment_units, "I-L5: a chunk lies within its segment");
         chunk.enter(ChunkState::Programming);
-        chunk.pending = chunk.units;
         let (stream, first_unit, units) = (chunk.stream, chunk.first_unit, chunk.units);
         let head_sum = slot.write_head(&head, layout.unit_ius);
-        for unit in 0..units {
-            let member = (first_unit + unit) % layout.width;
+        let (mut unit, mut programs) = (0, 0);
+        while unit < units {
+            let (member, _) = layout.unit_place(first_unit + unit);
+            let count = layout.units_to_strip_end(first_unit + unit).min(units - unit);
             let mark = Mark {
                 segment: head.segment,
                 generation: head.generation,
@@ -321,26 +349,31 @@ impl Staging {
                 stream: stream.number(),
                 place: 0,
             };
-            let mut oob = pool.take_zeroed(layout.shape.program_unit_oob_size_bytes() as usize);
-            slot.put_marks(unit, mark, head_sum, layout, &mut oob);
-            let token = SpaceToken(TOKEN_APPEND | u64::from(member) << 32 | index as u64);
-            let parts = slot.payload(unit, layout);
+            let oob_bytes = count * layout.shape.program_unit_oob_size_bytes();
+            let mut oob = pool.take_zeroed(oob_bytes as usize);
+            slot.put_marks(unit..unit + count, mark, head_sum, layout, &mut oob);
+            let token = Programmed { member, units: count }.token(index);
+            let parts = slot.payload(unit..unit + count, layout);
             debug_assert_ne!(
                 segment.blocks[member as usize], NO_BLOCK,
                 "I-L3: it has a block on each member"
             );
             space.append(token, segment.blocks[member as usize], parts, oob, stream.policy().class);
+            unit += count;
+            programs += 1;
         }
+        let chunk = slot.chunk_mut();
+        (chunk.programs, chunk.pending) = (programs, programs);
         if mutant!("log: slot released before programmed") {
             self.slots[index].clear();
         }
     }
 
-    /// A program of a chunk ended, on a member of its segment. The segment if it failed.
+    /// A program of a chunk ended. The segment if it failed.
     pub fn programmed(
         &mut self,
         slot: usize,
-        member: usize,
+        program: Programmed,
         worked: bool,
         segments: &mut Segments,
     ) -> Option<u32> {
@@ -354,9 +387,10 @@ impl Staging {
         if !worked {
             return Some(segment);
         }
-        segments[segment].completed_rows[member] += 1;
-        let rows = segments[segment].completed_rows[member];
-        assert!(rows <= segments.layout.shape.program_units(), "I-L15: a block has no more rows");
+        let completed = &mut segments[segment].completed_units[program.member as usize];
+        *completed += program.units;
+        let completed = *completed;
+        assert!(completed <= segments.layout.member_units, "I-L15: a block has no more program units");
         None
     }
 
@@ -468,12 +502,10 @@ impl Staging {
             return false;
         }
         let layout = &segments.layout;
-        let (rows, unsafe_units) = (layout.shape.program_units(), layout.shape.unsafe_units);
-        let segment = &segments[chunk.segment];
-        let first = chunk.first_unit.min(chunk.end_unit().saturating_sub(layout.width));
-        (first..chunk.end_unit()).all(|unit| {
-            let done = segment.completed_rows[(unit % layout.width) as usize];
-            done == rows || done >= unit / layout.width + 1 + unsafe_units
+        let completed = &segments[chunk.segment].completed_units;
+        (0..layout.width).zip(completed).all(|(member, done)| {
+            let needed = layout.units_before(chunk.end_unit(), member);
+            needed == 0 || *done == layout.member_units || *done >= needed + layout.shape.unsafe_units
         })
     }
 
@@ -505,7 +537,7 @@ impl Staging {
         let of_segment = &mut segments[chunk.segment].notes;
         *of_segment = of_segment.saturating_sub(chunk.note_count);
         assert!(
-            chunk.pending == 0 || chunk.pending == chunk.units,
+            chunk.pending == 0 || chunk.pending == chunk.programs,
             "I-L15: no program of what is taken back has ended"
         );
         let was_handed_over = chunk.state() == ChunkState::Programming;

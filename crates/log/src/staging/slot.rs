@@ -49,6 +49,7 @@ use diecut_units::{
 };
 use diecut_vssd::space::PayloadParts;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -400,13 +401,13 @@ impl Slot {
         head_sum
     }
 
-    /// The content of a program unit of the chunk.
-    pub fn payload(&self, unit: u32, layout: &Layout) -> PayloadParts {
+    /// The content of program units of the chunk.
+    pub fn payload(&self, units: Range<u32>, layout: &Layout) -> PayloadParts {
         let Body::Shared(_, shared) = &self.body else {
             panic!("I-L14: a body is lent while it is programmed")
         };
         let mode = if self.iu_bytes == IU_SIZE_BYTES { ContentMode::Bytes } else { ContentMode::Tags };
-        let (first, end) = (unit * layout.unit_ius, (unit + 1) * layout.unit_ius);
+        let (first, end) = (units.start * layout.unit_ius, units.end * layout.unit_ius);
         let at = |iu: u32| IU_SIZE_BYTES + (iu as usize - 1) * self.iu_bytes;
         let mut parts = PayloadParts::new();
         if mode == ContentMode::Bytes {
@@ -423,16 +424,21 @@ impl Slot {
         parts
     }
 
-    /// Fills the log's part of the OOB of a program unit of the chunk: `mark` with the checksums of its IUs.
-    pub fn put_marks(&self, unit: u32, mark: Mark, head_sum: u32, layout: &Layout, oob: &mut [u8]) {
+    /// Fills the log's part of the OOB of program units of the chunk that lie in one strip: `mark` with the checksums of their IUs. Nothing where
+    /// pages have no OOB areas.
+    pub fn put_marks(&self, units: Range<u32>, mark: Mark, head_sum: u32, layout: &Layout, oob: &mut [u8]) {
         let chunk = self.chunk();
-        assert!(unit < chunk.units, "I-L5: a unit belongs to its chunk");
+        assert!(units.end <= chunk.units, "I-L5: a unit belongs to its chunk");
         let shape = &layout.shape;
-        let (pages, page_ius) = (shape.program_unit_pages, shape.ius_per_page());
-        let first_page = (chunk.first_unit + unit) / layout.width * pages;
+        if !shape.has_oob() {
+            return;
+        }
+        let (pages, page_ius) = (units.len() as u32 * shape.program_unit_pages, shape.ius_per_page());
+        let (_, first_unit) = layout.unit_place(chunk.first_unit + units.start);
+        let first_page = first_unit * shape.program_unit_pages;
         let mut sums: smallvec::SmallVec<[u32; 32]> = smallvec::SmallVec::new();
         for (page, oob) in (0..pages).zip(oob.chunks_exact_mut(shape.oob_size_bytes as usize)) {
-            let first = unit * layout.unit_ius + page * page_ius;
+            let first = units.start * layout.unit_ius + page * page_ius;
             sums.clear();
             sums.extend((first..first + page_ius).map(|iu| match iu {
                 0 => head_sum,

@@ -135,13 +135,16 @@ impl Writer {
         let blocks = self.segments[segment].blocks.iter();
         let begun: SmallVec<[u32; 16]> =
             blocks.map(|block| space.begun_pages(*block).div_ceil(pages)).collect();
-        let width = self.segments.layout.width;
+        let layout = &self.segments.layout;
         let waits = |slot: &usize| {
             let chunk = self.staging.slot(*slot).chunk();
             let mut units = chunk.first_unit..chunk.first_unit + chunk.units.max(1);
             matches!(chunk.state(), ChunkState::Open | ChunkState::Sealed | ChunkState::Programming)
-                && (chunk.state() != ChunkState::Programming || chunk.pending == chunk.units)
-                && units.all(|unit| unit / width >= begun[(unit % width) as usize])
+                && (chunk.state() != ChunkState::Programming || chunk.pending == chunk.programs)
+                && units.all(|unit| {
+                    let (member, own) = layout.unit_place(unit);
+                    own >= begun[member as usize]
+                })
         };
         let first = chunks.iter().rposition(|slot| !waits(slot)).map_or(0, |last| last + 1);
         chunks.split_off(first)
@@ -163,9 +166,9 @@ impl Writer {
         let layout = &self.segments.layout;
         let first_unit = self.staging.slot(fates[0].0).chunk().first_unit;
         for member in 0..layout.width {
-            let rows = (first_unit + layout.width - 1 - member) / layout.width;
+            let units = layout.units_before(first_unit, member);
             let block = self.segments[segment].blocks[member as usize];
-            space.withdraw(block, rows * layout.shape.program_unit_pages);
+            space.withdraw(block, units * layout.shape.program_unit_pages);
         }
         let kind = self.segments[segment].stream.kind();
         assert_eq!(kind, StreamKind::User, "I-L4: only what hosts wrote is taken back");

@@ -105,7 +105,7 @@ impl HeadWalk {
     /// goes on behind it, and what it recorded is not known any more.
     fn head_lost(&mut self, segment: u32, unit: u32, is_again: bool, found: &mut Found, lent: &mut Lent) {
         let layout = lent.log.layout();
-        let (unit_ius, width) = (layout.unit_ius, layout.width);
+        let unit_ius = layout.unit_ius;
         let shape = layout.shape;
         if !is_again {
             diecut_units::mark!("volume: head read again");
@@ -113,7 +113,7 @@ impl HeadWalk {
         }
         let (block, _) = lent.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
         let written = self.written.pages(block) / shape.program_unit_pages;
-        if !shape.is_settled(unit / width, written) {
+        if !shape.is_settled(layout.unit_place(unit).1, written) {
             return;
         }
         if !self.searching.contains(&segment) {
@@ -144,7 +144,7 @@ impl HeadWalk {
                 return;
             }
             let written = self.written.pages(block) / layout.shape.program_unit_pages;
-            if !layout.shape.is_settled(unit / layout.width, written)
+            if !layout.shape.is_settled(layout.unit_place(unit).1, written)
                 || mutant!("volume: settled data taken for torn")
             {
                 torn_units.push(unit - first_unit);
