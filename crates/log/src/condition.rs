@@ -3,6 +3,9 @@
 /// Why nothing more is written when the vSSD says so.
 pub(crate) const NO_GOOD_BLOCKS: &str = "the vSSD has used up its reserve of good erase blocks";
 
+/// Why nothing more is written when a flush failed.
+pub(crate) const FLUSH_FAILED: &str = "the drive could not make durable what was written to it";
+
 /// Why nothing is written while the medium has no room.
 pub(crate) const NO_ROOM: &str = "the file system under the device is full";
 

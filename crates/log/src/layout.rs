@@ -193,7 +193,8 @@ impl Layout {
 /// Program units of a strip on a medium without OOB areas: as many as there may be, but so that a block holds several strips.
 fn strip_units(shape: &BlockShape) -> u32 {
     let most = (PLAIN_STRIP_IUS / shape.program_unit_ius()).max(1);
-    most.min(shape.program_units() / 4).max(1)
+    let most = most.min(shape.program_units() / 4).max(1);
+    1 << most.ilog2()
 }
 
 #[cfg(test)]

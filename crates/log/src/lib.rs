@@ -27,6 +27,7 @@ mod cleaner;
 mod condition;
 mod divisor;
 mod fitting;
+mod flushes;
 mod format;
 mod layout;
 mod log;
@@ -45,7 +46,9 @@ mod writer;
 
 pub use address::{Check, LogAddress, MapEntry};
 pub use fitting::PlacementError;
-pub use format::{HeadFormat, RecoveredChunk, TagForm, anchor, anchor2, chunk, head, mark, walk};
+pub use format::{
+    Description, HeadFormat, RecoveredChunk, TagForm, anchor, anchor2, chunk, head, mark, walk,
+};
 pub use layout::{Layout, SegmentIndex};
 pub use log::{Log, LogConfig};
 pub use owner::{Move, Owner};

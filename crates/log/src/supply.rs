@@ -2,6 +2,7 @@
 
 use crate::anchors::Anchors;
 use crate::condition::{Condition, NO_GOOD_BLOCKS};
+use crate::format::Description;
 use crate::segments::{Blocks, NO_BLOCK, Segments};
 use crate::{Layout, PerKind, PlacementHandle, ReclaimGroup, Stream, StreamKind};
 use diecut_units::mutant;
@@ -148,15 +149,15 @@ impl Supply {
         }
     }
 
-    /// Takes the blocks of a stream's next segment. `None` if there are none, or the medium has no room for them.
+    /// Takes the blocks of the segment that a stream opens next, with what describes it where blocks have headers. `None` if there are none, or the medium has no room for them.
     pub fn take(
         &mut self,
-        stream: Stream,
+        name: Description,
         segments: &Segments,
         condition: &mut Condition,
         space: &mut dyn EraseBlockSpace,
     ) -> Option<Blocks> {
-        let layout = &segments.layout;
+        let (layout, stream) = (&segments.layout, name.stream);
         let count = self.groups.len() as u32;
         let first_step = self.group_to_open(stream, segments) - self.groups.start;
         for step in 0..count {
@@ -175,7 +176,7 @@ impl Supply {
                 }
                 return None;
             }
-            self.allocate(&mut blocks, group, layout, condition, space);
+            self.allocate(&mut blocks, group, &name, layout, condition, space);
             let mut members = blocks.iter().zip(0..).map(|(block, m)| (block.unit, layout.member(group, m)));
             assert!(members.all(|(found, own)| found == own), "I-L3: a segment has a block on each member");
             if blocks.len() == layout.width as usize {
@@ -195,13 +196,15 @@ impl Supply {
         &mut self,
         blocks: &mut Blocks,
         group: u32,
+        name: &Description,
         layout: &Layout,
         condition: &mut Condition,
         space: &mut dyn EraseBlockSpace,
     ) {
         for member in blocks.len() as u32..layout.width {
             let unit = layout.member(group, member);
-            match space.allocate(unit, PURPOSE_SEGMENT) {
+            let description = name.of_member(member).encode();
+            match space.allocate_described(unit, PURPOSE_SEGMENT, &description) {
                 Ok(block) => {
                     assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
                     blocks.push(block);
@@ -291,6 +294,10 @@ impl Supply {
     /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
     /// staging lasts. Whether none was due.
     pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) -> bool {
+        if !segments.layout.shape.has_oob() {
+            // Their headers say of which segment they are, and an erase keeps nobody waiting.
+            return true;
+        }
         let has_leaves = self.reclaim_group == ReclaimGroup::FIRST;
         let mut none_due = !(has_leaves && self.prepare_next(Stream::Map, StreamKind::Map, segments, space));
         let layout = &segments.layout;

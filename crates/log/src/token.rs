@@ -16,6 +16,8 @@ pub const TOKEN_NOBODY: u64 = space::NOBODY;
 pub(crate) const TOKEN_ANCHOR: u64 = space::ANCHOR;
 /// What was freed is erased.
 pub(crate) const TOKEN_PURGE: u64 = space::PURGE;
+/// What was programmed becomes durable.
+pub(crate) const TOKEN_FLUSH: u64 = space::FLUSH;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = space::USER;
 

@@ -1,8 +1,13 @@
 //! A space in memory with power cuts: torn and lost trailing units, frees that come back, completions in any order.
+//!
+//! Without OOB areas ([`plain_shape`]) it is one on a drive with a volatile cache: blocks have headers and nonces, what no complete flush covered
+//! may be gone in any subset, and what was never written reads as anything, best of all as what lay there before.
 
 use crate::Random;
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES};
+use diecut_vssd::HEADER_HOLDER_AT_BYTES;
 use diecut_vssd::space::*;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 #[derive(Clone)]
@@ -10,6 +15,7 @@ struct Unit {
     ius: Vec<Vec<u8>>,
     oob: Vec<u8>,
     torn: bool,
+    is_flushed: bool,
 }
 
 #[derive(Clone)]
@@ -19,12 +25,17 @@ struct Block {
     units: Vec<Unit>,
     submitted: u32,
     durable: bool,
+    /// What its header describes, if it came to the medium; and whether a flush covers that.
+    description: Option<Vec<u8>>,
+    is_headed: bool,
 }
 
 enum Pending {
     Append(SpaceToken, LogicalBlock, Vec<Unit>),
     Done(SpaceCompletion),
     Sync(SpaceToken),
+    /// With the allocations and units of blocks that it covers.
+    Flush(SpaceToken, Vec<(LogicalBlock, u64, usize)>),
 }
 
 /// See the module.
@@ -60,6 +71,17 @@ pub struct FakeSpace {
     /// Pages whose reads fail until their block is allocated again.
     lost_pages: Vec<(LogicalBlock, u32)>,
     failed: Vec<LogicalBlock>,
+    /// The next flush that is carried out fails, and no program works after that.
+    pub fail_next_flush: bool,
+    has_flush_failed: bool,
+    /// No flush is carried out.
+    pub holds_flushes: bool,
+    /// Flushes that were carried out.
+    pub flushes: u64,
+    /// What lies on the medium where nothing of now was written: what was there before.
+    stale: BTreeMap<(LogicalBlock, u32), Vec<u8>>,
+    /// Rises with each restart: what was never written reads otherwise after it.
+    restarts: u64,
 }
 
 /// A shape of small blocks: 8 program units of 2 pages.
@@ -74,6 +96,21 @@ pub fn shape(content_mode: ContentMode, unsafe_units: u32) -> BlockShape {
         holder_oob_offset: 32,
         content_mode,
         volatile_cache: false,
+    }
+}
+
+/// A shape of small blocks on a drive: 64 pages of one IU, without OOB areas.
+pub fn plain_shape(content_mode: ContentMode) -> BlockShape {
+    BlockShape {
+        pages: 64,
+        page_size_bytes: 4096,
+        program_unit_pages: 1,
+        unsafe_units: 0,
+        pipelined_units: 0,
+        oob_size_bytes: 0,
+        holder_oob_offset: 0,
+        content_mode,
+        volatile_cache: true,
     }
 }
 
@@ -100,6 +137,12 @@ impl FakeSpace {
             retries: Vec::new(),
             lost_pages: Vec::new(),
             failed: Vec::new(),
+            fail_next_flush: false,
+            has_flush_failed: false,
+            holds_flushes: false,
+            flushes: 0,
+            stale: BTreeMap::new(),
+            restarts: 0,
         }
     }
 
@@ -114,6 +157,9 @@ impl FakeSpace {
             return None;
         }
         let mut at = random.below(self.pending.len() as u64) as usize;
+        if self.holds_flushes && matches!(self.pending[at], Pending::Flush(..)) {
+            at = self.pending.iter().position(|pending| !matches!(pending, Pending::Flush(..)))?;
+        }
         if let Pending::Append(_, block, _) = &self.pending[at] {
             let block = *block;
             at = self
@@ -126,12 +172,33 @@ impl FakeSpace {
             |token, result| SpaceCompletion { token, result, destination: None, oob: None, retries: 0 };
         Some(match self.pending.remove(at) {
             Pending::Done(completion) => completion,
+            Pending::Flush(token, covered) => {
+                if std::mem::take(&mut self.fail_next_flush) || self.has_flush_failed {
+                    self.has_flush_failed = true;
+                    return Some(answer(token, Err(SpaceError::FlushFailed)));
+                }
+                self.flushes += 1;
+                for (block, sequence, units) in covered {
+                    let limbo = self.limbo.iter_mut().map(|(block, held)| (*block, held));
+                    let all = self.blocks.iter_mut().map(|(block, held)| (*block, held)).chain(limbo);
+                    for (_, held) in all.filter(|(at, held)| *at == block && held.sequence == sequence) {
+                        held.units[..units].iter_mut().for_each(|unit| unit.is_flushed = true);
+                        held.is_headed |= units > 0;
+                    }
+                }
+                answer(token, Ok(()))
+            }
             Pending::Sync(token) => {
-                self.limbo.clear();
+                for (block, old) in std::mem::take(&mut self.limbo) {
+                    self.forget(block, old);
+                }
                 self.blocks.values_mut().for_each(|b| b.durable = true);
                 answer(token, Ok(()))
             }
             Pending::Append(token, block, units) => {
+                if self.has_flush_failed {
+                    return Some(answer(token, Err(SpaceError::FlushFailed)));
+                }
                 if std::mem::take(&mut self.fail_next_append) {
                     self.failed.push(block);
                 }
@@ -173,6 +240,8 @@ impl FakeSpace {
             sequence: self.sequence,
             lost_pages: self.lost_pages.clone(),
             failed: self.failed.clone(),
+            stale: self.stale.clone(),
+            restarts: self.restarts,
             ..FakeSpace::new(self.shape, self.units, self.blocks_per_unit)
         }
     }
@@ -206,10 +275,12 @@ impl FakeSpace {
         self.blocks.get_mut(&block).expect("held").units[unit as usize] = moved;
     }
 
-    /// The medium forgets all blocks.
+    /// The medium forgets all blocks, and on a drive what they held lies there still.
     pub fn forget_all(&mut self) {
-        self.blocks.clear();
-        self.limbo.clear();
+        let blocks = std::mem::take(&mut self.blocks).into_iter().chain(std::mem::take(&mut self.limbo));
+        for (block, old) in blocks.collect::<Vec<_>>() {
+            self.forget(block, old);
+        }
     }
 
     /// Changes the content and OOB of a program unit, counted over all blocks and round and round.
@@ -221,8 +292,87 @@ impl FakeSpace {
         }
     }
 
+    /// What a block held stays on the medium until something else is written there.
+    fn forget(&mut self, block: LogicalBlock, old: Block) {
+        for (iu, content) in (0..).zip(old.units.into_iter().flat_map(|unit| unit.ius)) {
+            self.stale.insert((block, iu), content);
+        }
+    }
+
+    /// What is read of a place where nothing was written: what lay there before, or anything.
+    fn anything(&self, block: LogicalBlock, iu: u32, size: usize) -> Vec<u8> {
+        if let Some(stale) = self.stale.get(&(block, iu)).filter(|stale| stale.len() == size) {
+            return stale.clone();
+        }
+        let seed = self.restarts << 48 ^ u64::from(block.unit.0) << 40 ^ u64::from(block.index) << 20;
+        let mut random = Random::of(seed ^ u64::from(iu));
+        (0..size).map(|_| random.below(256) as u8).collect()
+    }
+
+    /// On a drive: what was under way and what no flush covers happens or not, sector by sector.
+    fn lose_what_is_not_flushed(&mut self, cut: bool, random: &mut Random) {
+        let pending = std::mem::take(&mut self.pending);
+        for (block, mut units) in pending.into_iter().filter_map(|pending| match pending {
+            Pending::Append(_, block, units) => Some((block, units)),
+            _ => None,
+        }) {
+            if self.failed.contains(&block) || self.has_flush_failed {
+                continue;
+            }
+            let is_there = random.below(2) == 0;
+            for unit in &mut units {
+                unit.torn = !is_there;
+            }
+            if let Some(held) = self.blocks.get_mut(&block) {
+                held.units.extend(units);
+            }
+        }
+        self.restarts += 1;
+        let limbo = std::mem::take(&mut self.limbo);
+        let mut came_back = Vec::new();
+        for (block, old) in limbo {
+            if cut && !self.blocks.contains_key(&block) && random.below(2) == 0 {
+                came_back.push((block, old));
+            } else {
+                self.forget(block, old);
+            }
+        }
+        self.blocks.extend(came_back);
+        let mut blocks = std::mem::take(&mut self.blocks);
+        for (block, held) in &mut blocks {
+            for (iu, unit) in (0..).zip(&mut held.units) {
+                let is_lost =
+                    std::mem::take(&mut unit.torn) || cut && !unit.is_flushed && random.below(3) == 0;
+                if !is_lost {
+                    continue;
+                }
+                let content = &mut unit.ius[0];
+                let before = self.anything(*block, iu, content.len());
+                let sectors = content.chunks_mut(512).zip(before.chunks(512));
+                let is_torn = random.below(2) == 0;
+                for (sector, before) in sectors.filter(|_| !is_torn || random.below(2) == 0) {
+                    sector.copy_from_slice(before);
+                }
+            }
+            if cut && !held.is_headed && random.below(3) == 0 {
+                held.description = None;
+            }
+        }
+        blocks.retain(|_, held| held.durable || !held.units.is_empty() || !cut || random.below(2) == 0);
+        self.blocks = blocks;
+        // An opening flushes first. Nothing is appended to what an earlier life opened.
+        for held in self.blocks.values_mut() {
+            held.units.iter_mut().for_each(|unit| unit.is_flushed = true);
+            (held.is_headed, held.submitted) = (true, u32::MAX);
+        }
+        self.has_flush_failed = false;
+    }
+
     /// The process dies: what was handed over may or may not happen.
     pub fn process_death(&mut self, random: &mut Random) {
+        if !self.shape.has_oob() {
+            return self.lose_what_is_not_flushed(false, random);
+        }
         for pending in std::mem::take(&mut self.pending) {
             if let Pending::Append(_, block, units) = pending {
                 if self.failed.contains(&block) {
@@ -242,6 +392,9 @@ impl FakeSpace {
 
     /// The power goes.
     pub fn power_cut(&mut self, random: &mut Random) {
+        if !self.shape.has_oob() {
+            return self.lose_what_is_not_flushed(true, random);
+        }
         for pending in std::mem::take(&mut self.pending) {
             if let Pending::Append(_, block, mut units) = pending {
                 let full = self.shape.program_units() as usize;
@@ -295,25 +448,33 @@ impl FakeSpace {
         let held = self.blocks.get_mut(&block).expect("append to a block that is held");
         self.work.erases += u64::from(held.submitted == 0);
         self.work.appended_ius += units.len() as u64 * u64::from(self.shape.program_unit_ius());
+        assert_ne!(held.submitted, u32::MAX, "append to a block of an earlier life");
         held.submitted += units.len() as u32;
         assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
         self.pending.push(Pending::Append(token, block, units));
     }
 
-    fn read_iu(&self, block: LogicalBlock, iu: u32, size: usize) -> Result<&[u8], SpaceError> {
+    fn read_iu(&self, block: LogicalBlock, iu: u32, size: usize) -> Result<Cow<'_, [u8]>, SpaceError> {
         let (unit, index) = (block.unit.0, block.index);
         let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
         let unit_ius = self.shape.program_unit_ius();
-        let data = held.units.get((iu / unit_ius) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
+        let is_plain = !self.shape.has_oob();
+        let data = match held.units.get((iu / unit_ius) as usize) {
+            None if is_plain => return Ok(self.anything(block, iu, size).into()),
+            data => data.ok_or(SpaceError::Erased { unit, index, iu })?,
+        };
         let content = &data.ius[(iu % unit_ius) as usize];
         let page = (block, iu / self.shape.ius_per_page());
         if data.torn || self.unreadable.contains(&(block, iu / unit_ius)) || self.lost_pages.contains(&page) {
             return Err(SpaceError::Uncorrectable { unit, index, iu });
         }
+        if content.len() != size && is_plain {
+            return Ok(self.anything(block, iu, size).into());
+        }
         if content.len() != size {
             return Err(SpaceError::WrongContentMode { unit, index, iu });
         }
-        Ok(content)
+        Ok(content.into())
     }
 
     fn read_page_oob(&self, block: LogicalBlock, page: u32) -> Result<&[u8], SpaceError> {
@@ -362,7 +523,7 @@ impl EraseBlockSpace for FakeSpace {
         &mut self,
         unit: UnitIndex,
         purpose: Purpose,
-        _description: &[u8],
+        description: &[u8],
     ) -> Result<LogicalBlock, SpaceError> {
         self.operations += 1;
         if self.no_room {
@@ -383,6 +544,8 @@ impl EraseBlockSpace for FakeSpace {
                     units: Vec::new(),
                     submitted: 0,
                     durable: false,
+                    description: Some(description.to_vec()),
+                    is_headed: false,
                 };
                 self.blocks.insert(block, new);
                 return Ok(block);
@@ -408,10 +571,13 @@ impl EraseBlockSpace for FakeSpace {
         let unit_ius = self.shape.program_unit_ius() as usize;
         assert!(!ius.is_empty() && ius.len().is_multiple_of(unit_ius), "whole program units");
         assert_eq!(oob.len() * unit_ius, ius.len() * self.shape.program_unit_oob_size_bytes() as usize);
-        let units: Vec<Unit> = ius
-            .chunks(unit_ius)
-            .zip(oob.chunks(self.shape.program_unit_oob_size_bytes() as usize))
-            .map(|(ius, oob)| Unit { ius: ius.to_vec(), oob: oob.to_vec(), torn: false })
+        let oob_bytes = self.shape.program_unit_oob_size_bytes() as usize;
+        let units: Vec<Unit> = (0..)
+            .zip(ius.chunks(unit_ius))
+            .map(|(unit, ius)| {
+                let oob = &oob[unit * oob_bytes..][..oob_bytes];
+                Unit { ius: ius.to_vec(), oob: oob.to_vec(), torn: false, is_flushed: false }
+            })
             .collect();
         self.begin_append(token, block, units);
     }
@@ -439,7 +605,7 @@ impl EraseBlockSpace for FakeSpace {
             return Err(oob);
         }
         // Whatever it holds, also if that is not what was written there.
-        let units = vec![Unit { ius: unit.ius.clone(), oob: oob.to_vec(), torn: false }];
+        let units = vec![Unit { ius: unit.ius.clone(), oob: oob.to_vec(), torn: false, is_flushed: false }];
         self.copied_units += 1;
         self.begin_append(token, block, units);
         Ok(())
@@ -483,7 +649,7 @@ impl EraseBlockSpace for FakeSpace {
         let mut result = Ok(());
         for iu in 0..iu_count {
             match self.read_iu(block, first_iu + iu, size) {
-                Ok(content) => destination[iu as usize * size..][..size].copy_from_slice(content),
+                Ok(content) => destination[iu as usize * size..][..size].copy_from_slice(&content),
                 Err(error) => result = result.and(Err(error)),
             }
         }
@@ -540,9 +706,22 @@ impl EraseBlockSpace for FakeSpace {
         self.limbo.push((block, old));
         Ok(())
     }
-    fn read_description(&mut self, token: SpaceToken, block: LogicalBlock, destination: BufferMut) {
-        // Its blocks have no headers.
-        let result = Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: 0 });
+    fn nonce(&self, block: LogicalBlock) -> Option<[u8; 8]> {
+        let held = self.blocks.get(&block).filter(|_| !self.shape.has_oob())?;
+        Some(Random::of(held.sequence << 1 | 1).below(u64::MAX).to_le_bytes())
+    }
+    fn read_description(&mut self, token: SpaceToken, block: LogicalBlock, mut destination: BufferMut) {
+        self.operations += 1;
+        let description = self.blocks.get(&block).and_then(|held| held.description.as_ref());
+        let result = match description.filter(|_| !self.shape.has_oob()) {
+            Some(description) => {
+                let place = &mut destination[HEADER_HOLDER_AT_BYTES..];
+                place.fill(0);
+                place[..description.len()].copy_from_slice(description);
+                Ok(())
+            }
+            None => Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: 0 }),
+        };
         let destination = Some(destination);
         self.pending.push(Pending::Done(SpaceCompletion {
             token,
@@ -554,14 +733,10 @@ impl EraseBlockSpace for FakeSpace {
     }
     fn flush(&mut self, token: SpaceToken) {
         self.operations += 1;
-        let (result, destination) = (Ok(()), None);
-        self.pending.push(Pending::Done(SpaceCompletion {
-            token,
-            result,
-            destination,
-            oob: None,
-            retries: 0,
-        }));
+        let limbo = self.limbo.iter().map(|(block, held)| (block, held));
+        let covered = self.blocks.iter().chain(limbo);
+        let covered = covered.map(|(block, held)| (*block, held.sequence, held.units.len())).collect();
+        self.pending.push(Pending::Flush(token, covered));
     }
     fn sync(&mut self, token: SpaceToken) {
         self.operations += 1;
@@ -578,7 +753,12 @@ impl EraseBlockSpace for FakeSpace {
             .map(|(block, held)| HeldBlock {
                 block: *block,
                 purpose: held.purpose,
-                written_pages: held.units.len() as u32 * self.shape.program_unit_pages,
+                // On a drive nobody knows it after a restart.
+                written_pages: if held.submitted == u32::MAX {
+                    self.shape.pages
+                } else {
+                    held.units.len() as u32 * self.shape.program_unit_pages
+                },
                 allocation_sequence: held.sequence,
             })
             .collect()

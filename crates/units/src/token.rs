@@ -59,6 +59,8 @@ pub mod space {
     pub const ANCHOR: u64 = 5 << 56;
     /// The log has what was freed erased.
     pub const PURGE: u64 = 6 << 56;
+    /// What was programmed is made durable.
+    pub const FLUSH: u64 = 7 << 56;
     /// From here on the log's user asks.
     pub const USER: u64 = 16 << 56;
     /// Beside [`USER`], while a store opens: data of a page are read, not its OOB area.

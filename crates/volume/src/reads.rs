@@ -316,12 +316,12 @@ fn outcome(
     log: &Log,
 ) -> Result<(), VolumeError> {
     let lost = |iu: u32| VolumeError::Unrecovered { iu: first_iu + u64::from(iu) };
-    match (&completion.result, &completion.destination, &completion.oob) {
-        (Ok(()), Some(data), Some(oob)) => {
+    match (&completion.result, &completion.destination) {
+        (Ok(()), Some(data)) => {
             let iu_bytes = log.layout().content_mode().bytes_per_iu();
-            log.verify(address, iu_bytes, data, oob, checks).map_err(lost)
+            log.verify(address, iu_bytes, data, completion.oob.as_deref(), checks).map_err(lost)
         }
-        (Err(SpaceError::PowerLost), ..) => Err(VolumeError::Gone),
+        (Err(SpaceError::PowerLost), _) => Err(VolumeError::Gone),
         _ => Err(lost(0)),
     }
 }

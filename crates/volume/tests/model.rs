@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{FakeSpace, Random, shape};
+use common::{FakeSpace, Random, plain_shape, shape};
+use diecut_testing::depth::depth;
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{AnchorPace, Placement, PlacementIsolation, Store, StoreConfig};
-use diecut_vssd::space::BlockShape;
+use diecut_vssd::space::{BlockShape, EraseBlockSpace};
 use std::collections::{BTreeMap, BTreeSet};
 
 const VOLUMES: u16 = 2;
@@ -61,6 +62,24 @@ impl World {
 
     fn on(space: FakeSpace, seed: u64, protected: bool, volatile: bool, size_ius: u64) -> World {
         World::with(Placement::default(), space, seed, protected, volatile, size_ius)
+    }
+
+    /// On a drive: no OOB areas, no protected memory, and what no flush covered is gone in any subset.
+    fn on_a_drive(seed: u64, volatile: bool) -> World {
+        let space = FakeSpace::new(plain_shape(ContentMode::Tags), 3, 18);
+        if seed % 4 < 4 {
+            return World::on(space, seed, false, volatile, SIZE_IUS);
+        }
+        // Of a store that was here before everything still lies there: the same segments, with other data.
+        let mut before = World::on(space, seed + 1_000_000, false, volatile, SIZE_IUS);
+        for _ in 0..300 {
+            before.command();
+            (0..4).for_each(|_| before.step());
+        }
+        before.settle();
+        before.space.process_death(&mut before.random);
+        before.space.forget_all();
+        World::on(before.space, seed, false, volatile, SIZE_IUS)
     }
 
     /// With several reclaim unit handles.
@@ -536,6 +555,133 @@ fn acknowledged_survives_without_protected_memory() {
 fn flushed_survives_with_a_volatile_cache() {
     seeds(200, 8).for_each(|seed| run_with(seed, false, 0, true, 1500));
     seeds(250, 4).for_each(|seed| run_with(seed, false, 1, true, 1500));
+}
+
+/// Goal: on a drive that hides its flash what was acknowledged, or flushed where hosts are told of a cache, is there after any cut. Method: as the
+/// others, on blocks with headers whose content is what it likes where nothing was flushed.
+#[test]
+fn flushed_survives_on_a_drive() {
+    seeds(500, depth(16, 2000)).for_each(|seed| go(World::on_a_drive(seed, seed.is_multiple_of(2)), 1500));
+}
+
+/// Goal: no moment of a short trace on a drive is a bad one for a cut.
+#[test]
+fn a_power_cut_at_every_operation_on_a_drive_loses_nothing() {
+    for volatile in [false, true] {
+        for steps in 0..220 {
+            let mut world = World::on_a_drive(7, volatile);
+            for _ in 0..steps {
+                if world.changes.len() < 6 {
+                    world.command();
+                }
+                world.step();
+            }
+            world.restart(true);
+            // And a second one, before much was done.
+            (0..steps % 7).for_each(|_| world.step());
+            world.restart(steps % 2 == 0 || volatile);
+        }
+    }
+}
+
+/// The erase blocks of anchors grow by one; then no flush ends for a while. Whether what older anchors lie on stays.
+fn older_anchors_stay_until_a_flush(seed: u64) {
+    let mut world = World::on_a_drive(seed, true);
+    let anchors = |world: &World| {
+        world.space.held_blocks().iter().filter(|held| held.purpose != diecut_log::PURPOSE_SEGMENT).count()
+    };
+    let mut most = 0;
+    for _ in 0..200_000 {
+        if world.changes.len() < 20 {
+            world.command();
+        }
+        world.step();
+        let now = anchors(&world);
+        if now > most && most > 0 {
+            world.space.holds_flushes = true;
+            (0..200).for_each(|_| world.step());
+            assert_eq!(anchors(&world), now, "seed {seed}: the new one is not durable yet");
+            world.space.holds_flushes = false;
+            world.settle();
+            return;
+        }
+        most = now.max(most);
+    }
+    panic!("seed {seed}: anchors never took another block");
+}
+
+/// Goal: an anchor replaces the one before when a flush has made it durable. Method: flushes are held when one is programmed to a new block.
+#[test]
+fn an_anchor_on_a_drive_holds_by_a_flush() {
+    (1..4).for_each(older_anchors_stay_until_a_flush);
+    diecut_testing::planted::is_noticed("log: an anchor holds before its flush", || {
+        older_anchors_stay_until_a_flush(1)
+    });
+}
+
+/// Goal: a flush that fails ends writing for good, with an error that says so, and nothing is answered that is not durable. Method: one fails while
+/// writes and flushes are under way.
+#[test]
+fn a_flush_that_fails_is_the_last() {
+    let mut world = World::on_a_drive(1, true);
+    (0..200).for_each(|_| {
+        world.command();
+        world.step();
+    });
+    world.settle();
+    world.space.fail_next_flush = true;
+    let token = world.token();
+    let bytes = BufferMut::copy_from(&(place(0, 0) << 40 | token).to_le_bytes());
+    let write = VolumeOperation::Write {
+        first_iu: 0,
+        payload: Payload::new(ContentMode::Tags, bytes.freeze()),
+        force_unit_access: false,
+        placement: PlacementTarget::default(),
+    };
+    world.change(0, 0, 1, token, token);
+    world.submit(0, write, token);
+    world.settle();
+    let mut out = Vec::new();
+    let flush =
+        VolumeCommand { token: VolumeToken(1), volume: VolumeIndex(0), operation: VolumeOperation::Flush };
+    world.store.as_mut().unwrap().submit(flush, &mut world.space, &mut out);
+    for _ in 0..100 {
+        world.now += Span::from_micros(1);
+        let store = world.store.as_mut().unwrap();
+        if let Some(completion) = world.space.step(&mut world.random) {
+            store.complete(completion, &mut world.space, &mut out);
+        }
+        store.work(world.now, &mut world.space, &mut out);
+    }
+    assert_eq!(out.len(), 1);
+    assert!(matches!(out[0].result, Err(VolumeError::ReadOnly { .. })), "{:?}", out[0].result);
+    assert!(world.store.as_ref().unwrap().read_only_reason().is_some());
+    let flushes = world.space.flushes;
+    (0..100).for_each(|_| world.step());
+    assert_eq!(world.space.flushes, flushes, "none is asked for again");
+    world.restart(true);
+}
+
+/// Goal: the model notices what goes wrong on drives alone.
+#[test]
+fn planted_bugs_of_drives_are_caught() {
+    let fails = |seed: &u64| {
+        std::panic::catch_unwind(|| go(World::on_a_drive(*seed, seed.is_multiple_of(2)), 1500)).is_err()
+    };
+    for name in [
+        "log: what is programmed counts as durable",
+        "log: a flush covers what came after it",
+        "log: torn chunk accepted",
+        "log: segment freed before copies durable",
+        "volume: what no flush covered is not looked at",
+        "volume: flush answered early",
+    ] {
+        assert!(diecut_units::marks::plant_mutant(Some(name)), "{name}");
+        let caught = (500..560).find(fails);
+        diecut_units::marks::plant_mutant(None);
+        println!("{name}: {caught:?}");
+        assert!(caught.is_some(), "{name}");
+    }
 }
 
 /// A full store of few segments is cut again and again with little done between; then it must go on.

@@ -1,5 +1,5 @@
-//! Header of an erase block on a medium without OOB areas: its first IU, little endian. It says whose content the block has. Nothing writes
-//! it yet (`docs/design/one-format.md`).
+//! Header of an erase block on a medium without OOB areas: its first IU, little endian. It says whose content the block has
+//! (`docs/design/one-format.md`).
 //!
 //! | offset | size | field       | meaning                                                          |
 //! |-------:|-----:|-------------|------------------------------------------------------------------|

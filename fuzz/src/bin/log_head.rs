@@ -23,10 +23,10 @@ fn seeds() -> Vec<Vec<u8>> {
         }
         let head =
             Head { segment: 4, data_count, unit_count: 2, note_count, sequence: 40, ..Head::default() };
-        head.encode(&mut bytes);
+        head.encode(None, &mut bytes);
         let mut sealed = bytes.clone();
         seal(&mut sealed, 2);
-        assert_eq!(Head::decode(&sealed), Some(head), "a sealed head passes the door");
+        assert_eq!(Head::decode(None, &sealed), Some(head), "a sealed head passes the door");
         [&[1][..], &bytes].concat()
     };
     let seeds =
@@ -58,7 +58,7 @@ fn seeds() -> Vec<Vec<u8>> {
 /// Makes bytes pass the door: magic, version and checksum are those of a head.
 fn seal(head_bytes: &mut Vec<u8>, version: u16) {
     let mut whole = vec![0; IU_SIZE_BYTES];
-    Head { unit_count: 1, ..Head::default() }.encode(&mut whole);
+    Head { unit_count: 1, ..Head::default() }.encode(None, &mut whole);
     head_bytes.resize(IU_SIZE_BYTES, 0);
     head_bytes[..4].copy_from_slice(&whole[..4]);
     head_bytes[8..10].copy_from_slice(&version.to_le_bytes());
@@ -73,11 +73,11 @@ fn check(bytes: &[u8]) {
     if flags & 1 != 0 {
         seal(&mut head_bytes, if flags & 2 == 0 { 2 } else { 3 });
     }
-    let Some(found) = bounded(0, || Head::decode(&head_bytes)) else { return };
+    let Some(found) = bounded(0, || Head::decode(None, &head_bytes)) else { return };
     assert!(head_bytes.len() >= IU_SIZE_BYTES && found.unit_count > 0);
     let mut again = head_bytes.clone();
-    found.encode(&mut again);
-    assert_eq!(Head::decode(&again), Some(found));
+    found.encode(None, &mut again);
+    assert_eq!(Head::decode(None, &again), Some(found));
 
     let chunk = RecoveredChunk::new(found, &head_bytes, TagForm::default());
     for index in 0..u32::from(found.data_count) {

@@ -37,7 +37,7 @@ pub(crate) struct Anchors {
 impl Anchors {
     pub fn new(layout: &Layout, segments: u32) -> Anchors {
         Anchors {
-            writer: AnchorWriter::new(),
+            writer: AnchorWriter::new(layout.shape.volatile_cache),
             held: 1,
             notes: 0,
             note_counts: VecDeque::with_capacity(NOTE_COUNTS_ROOM),
@@ -147,7 +147,10 @@ impl Anchors {
 
     /// A program of one ended. Whether that makes it hold.
     pub fn programmed(&mut self, result: Result<(), SpaceError>) -> bool {
-        let Some(sequence) = self.writer.programmed(result) else { return false };
+        self.writer.programmed(result).is_some_and(|sequence| self.hold(sequence))
+    }
+
+    fn hold(&mut self, sequence: u64) -> bool {
         diecut_units::mark!("log: anchor holds");
         assert!(sequence >= self.held, "I-L18: anchors do not go back");
         self.held = sequence;
@@ -157,6 +160,21 @@ impl Anchors {
         self.notes_covered = covered;
         self.note_counts.retain(|(counted_at, _)| *counted_at > sequence);
         true
+    }
+
+    /// Whether one is programmed and waits for a flush, by which it holds.
+    pub fn wait_for_flush(&self) -> bool {
+        self.writer.waits_for_flush()
+    }
+
+    /// A flush begins.
+    pub fn flush_begins(&mut self) {
+        self.writer.flush_begins();
+    }
+
+    /// A flush is complete. Whether that makes one hold.
+    pub fn flushed(&mut self) -> bool {
+        self.writer.flushed().is_some_and(|sequence| self.hold(sequence))
     }
 
     /// Takes over the anchor found after a restart, and the number of the next one.

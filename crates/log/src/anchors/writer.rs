@@ -2,7 +2,7 @@
 
 use crate::anchor::{Anchor, HEADER_SIZE_BYTES, PURPOSE_ANCHOR, Piece};
 use crate::token::TOKEN_ANCHOR;
-use diecut_units::{Buffer, BufferPool, ContentMode, IU_SIZE_BYTES, Payload};
+use diecut_units::{Buffer, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, mutant};
 use diecut_vssd::space::{
     BlockShape, EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, SpaceError, SpaceToken, UnitIndex,
 };
@@ -17,6 +17,8 @@ pub(super) struct AnchorWriter {
     open: Option<(LogicalBlock, u32)>,
     next_unit: u16,
     writing: Option<Writing>,
+    /// What is programmed is durable only when a flush that began after that is complete.
+    has_cache: bool,
     /// Blocks of older anchors may go.
     superseded_before: u64,
     pub programmed_ius: u64,
@@ -28,11 +30,24 @@ struct Writing {
     sequence: u64,
     pending: u32,
     failed: bool,
+    flush: Flush,
+}
+
+/// What an anchor whose programs have ended waits for, where the medium has a volatile cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    /// The end of its programs.
+    Programs,
+    /// A flush that begins from now on.
+    Next,
+    /// The flush that is under way.
+    UnderWay,
 }
 
 impl AnchorWriter {
-    pub fn new() -> AnchorWriter {
+    pub fn new(has_cache: bool) -> AnchorWriter {
         AnchorWriter {
+            has_cache,
             next_number: 1,
             blocks: Vec::new(),
             open: None,
@@ -86,7 +101,13 @@ impl AnchorWriter {
         let unit_bytes = shape.program_unit_ius() as usize * IU_SIZE_BYTES;
         let number = self.next_number;
         self.next_number += 1;
-        self.writing = Some(Writing { number, sequence: anchor.sequence, pending: 0, failed: false });
+        self.writing = Some(Writing {
+            number,
+            sequence: anchor.sequence,
+            pending: 0,
+            failed: false,
+            flush: Flush::Programs,
+        });
         let contents = bytes.chunks(unit_bytes - HEADER_SIZE_BYTES);
         let count = contents.len() as u32;
         for (index, content) in contents.enumerate() {
@@ -152,12 +173,39 @@ impl AnchorWriter {
         if writing.pending > 0 {
             return None;
         }
-        let writing = self.writing.take().expect("being written");
         if writing.failed {
             diecut_units::mark!("log: anchor failed");
+            self.writing = None;
             self.open = None;
             return None;
         }
+        if self.has_cache && !mutant!("log: an anchor holds before its flush") {
+            writing.flush = Flush::Next;
+            return None;
+        }
+        self.hold()
+    }
+
+    /// Whether one waits for a flush to begin.
+    pub fn waits_for_flush(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.flush == Flush::Next)
+    }
+
+    /// A flush begins.
+    pub fn flush_begins(&mut self) {
+        if let Some(writing) = self.writing.as_mut().filter(|writing| writing.flush == Flush::Next) {
+            writing.flush = Flush::UnderWay;
+        }
+    }
+
+    /// A flush is complete. Gives the sequence of the anchor when that makes it hold.
+    pub fn flushed(&mut self) -> Option<u64> {
+        let holds = self.writing.as_ref().is_some_and(|writing| writing.flush == Flush::UnderWay);
+        holds.then(|| self.hold()).flatten()
+    }
+
+    fn hold(&mut self) -> Option<u64> {
+        let writing = self.writing.take()?;
         assert!(writing.number >= self.superseded_before, "I-L18: anchors do not go back");
         self.superseded_before = writing.number;
         Some(writing.sequence)

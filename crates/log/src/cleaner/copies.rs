@@ -40,15 +40,19 @@ impl CopyRead {
     }
 
     /// Checks what was read, and keeps the checksums for the copies.
-    pub fn check(&mut self, data: &[u8], oob: &[u8], segments: &Segments) -> bool {
+    pub fn check(&mut self, data: &[u8], oob: Option<&[u8]>, segments: &Segments) -> bool {
         let end = self.run.first.plus(self.run.count);
         let within = |entry: &CopyEntry| (self.run.first..end).contains(&entry.place);
         debug_assert!(self.entries.iter().all(within), "I-L34: what is copied was read");
-        let mut pages = segments.page_check(self.run.first, oob);
+        if oob.is_some() != segments.layout.shape.has_oob() {
+            return false;
+        }
+        let mut pages = oob.map(|oob| segments.page_check(self.run.first, oob));
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];
             let sum = checksum(self.content(entry, data));
-            let is_written = pages.is_as_written(segments.layout.offset_of(entry.place), sum);
+            let offset = segments.layout.offset_of(entry.place);
+            let is_written = pages.as_mut().is_none_or(|pages| pages.is_as_written(offset, sum));
             if !is_written || !entry.told.fits(sum) {
                 return false;
             }

@@ -36,8 +36,8 @@ impl Cleaner {
         let mut read = self.copies.take(slot);
         let segment = writer.segments.index_of(read.run.first);
         self.victim_of(segment).read_one();
-        if let (Ok(()), Some(buffer), Some(oob)) = (completion.result, completion.destination, completion.oob)
-            && read.check(&buffer, &oob, &writer.segments)
+        if let (Ok(()), Some(buffer)) = (completion.result, completion.destination)
+            && read.check(&buffer, completion.oob.as_deref(), &writer.segments)
         {
             self.victim_of(segment).waiting += 1;
             self.copies.ready.push_back((read, buffer));

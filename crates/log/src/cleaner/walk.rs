@@ -3,6 +3,7 @@
 use super::Cleaner;
 use super::copies::CopyEntry;
 use super::victim::NextHead;
+use crate::chunk::nonce_of;
 use crate::head::{self, Head};
 use crate::segments::NO_BLOCK;
 use crate::token::head_token;
@@ -27,14 +28,20 @@ impl Cleaner {
         owner: &mut impl Owner,
     ) {
         for at in 0..self.victims.len() {
-            if !self.victims[at].is_walked && self.look_at_heads(at, writer, owner) {
+            if !self.victims[at].is_walked && self.look_at_heads(at, writer, space, owner) {
                 self.read_heads(at, writer, space);
             }
         }
     }
 
     /// Looks at heads that are here. Whether more of them are needed.
-    fn look_at_heads(&mut self, at: usize, writer: &mut Writer, owner: &mut impl Owner) -> bool {
+    fn look_at_heads(
+        &mut self,
+        at: usize,
+        writer: &mut Writer,
+        space: &dyn EraseBlockSpace,
+        owner: &mut impl Owner,
+    ) -> bool {
         let limit = (COPY_READS_PER_MEMBER * writer.segments.layout.width).min(COPY_READS_MAX);
         loop {
             let victim = &mut self.victims[at];
@@ -43,7 +50,8 @@ impl Cleaner {
                 return false;
             }
             let NextHead::Arrived(bytes) = victim.take_next_head() else { return true };
-            self.look_at(at, bytes, writer, owner);
+            let head = self.head_of(at, bytes.as_deref(), writer, space);
+            self.look_at(at, head, bytes, writer, owner);
         }
     }
 
@@ -85,10 +93,17 @@ impl Cleaner {
     }
 
     /// The head of the next chunk of a victim, if these bytes are it.
-    fn head_of(&self, at: usize, bytes: Option<&[u8]>, writer: &Writer) -> Option<Head> {
+    fn head_of(
+        &self,
+        at: usize,
+        bytes: Option<&[u8]>,
+        writer: &Writer,
+        space: &dyn EraseBlockSpace,
+    ) -> Option<Head> {
         let victim = &self.victims[at];
         let layout = &writer.segments.layout;
-        let head = Head::decode(bytes?)?;
+        let (block, _) = writer.segments.block_of(writer.segments.address(victim.segment, victim.offset));
+        let head = Head::decode(nonce_of(block, space), bytes?)?;
         let end = u64::from(head.offset) + u64::from(head.unit_count) * u64::from(layout.unit_ius);
         (head.segment == victim.segment
             && head.generation == writer.segments[victim.segment].generation
@@ -99,8 +114,15 @@ impl Cleaner {
     }
 
     /// Wants copies of what lives in the chunk whose head was read.
-    fn look_at(&mut self, at: usize, bytes: Option<BufferMut>, writer: &mut Writer, owner: &mut impl Owner) {
-        let Some(head) = self.head_of(at, bytes.as_deref(), writer) else {
+    fn look_at(
+        &mut self,
+        at: usize,
+        head: Option<Head>,
+        bytes: Option<BufferMut>,
+        writer: &mut Writer,
+        owner: &mut impl Owner,
+    ) {
+        let Some(head) = head else {
             let victim = &mut self.victims[at];
             if !victim.is_second_look {
                 // A read that fails once must not cost what the rest of the segment records.

@@ -220,12 +220,12 @@ pub struct FoundPieces {
 }
 
 impl FoundPieces {
-    /// Takes the content of a program unit of a block of anchors.
-    pub fn add(&mut self, block: LogicalBlock, unit: u32, bytes: &[u8]) {
-        if let Some(piece) = Piece::decode(bytes) {
-            let pieces = self.anchors.entry(piece.number).or_default();
-            pieces.insert(piece.index, (piece.count, (block, unit), piece.content.to_vec()));
-        }
+    /// Takes the content of a program unit of a block of anchors. Whether it is a piece of one.
+    pub fn add(&mut self, block: LogicalBlock, unit: u32, bytes: &[u8]) -> bool {
+        let Some(piece) = Piece::decode(bytes) else { return false };
+        let pieces = self.anchors.entry(piece.number).or_default();
+        pieces.insert(piece.index, (piece.count, (block, unit), piece.content.to_vec()));
+        true
     }
 
     /// The newest anchor of which all pieces were found, and the number that the next one gets.

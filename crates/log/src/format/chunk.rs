@@ -34,6 +34,7 @@
 
 use crate::head::Origin;
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -108,6 +109,11 @@ const _: () = {
 
 /// What the check of everything in an erase block of a plain medium begins with; `None` where OOB areas say whose content it is.
 pub type Nonce = Option<[u8; 8]>;
+
+/// The nonce with which the check of a head in this block begins.
+pub fn nonce_of(block: LogicalBlock, space: &dyn EraseBlockSpace) -> Nonce {
+    space.nonce(block)
+}
 
 /// What a chunk holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -355,12 +361,18 @@ impl ChunkHead {
         bytes[offset_of!(Fields, check)..][..4].copy_from_slice(&check.to_le_bytes());
     }
 
+    /// Whether the bytes are a head of this version, whatever it says.
+    pub(super) fn checks_out(nonce: Nonce, bytes: &[u8]) -> bool {
+        let Ok((fields, _)) = Fields::ref_from_prefix(bytes) else { return false };
+        fields.magic == MAGIC && fields.version == VERSION && fields.check == check(nonce, bytes)
+    }
+
     /// Reads a head; `None` if it does not check out, or says what no head says.
     pub fn decode(nonce: Nonce, bytes: &[u8]) -> Option<ChunkHead> {
-        let (fields, _) = Fields::ref_from_prefix(bytes).ok()?;
-        if fields.magic != MAGIC || fields.version != VERSION || fields.check != check(nonce, bytes) {
+        if !ChunkHead::checks_out(nonce, bytes) {
             return None;
         }
+        let (fields, _) = Fields::ref_from_prefix(bytes).ok()?;
         let room = HeadRoom {
             head_ius: fields.head_ius,
             kind: *KINDS.get(usize::from(fields.kind))?,
@@ -534,7 +546,7 @@ mod test {
             for other in [None, Some([1; 8]), Some([2; 8]), Some([3; 8])] {
                 assert_eq!(ChunkHead::decode(other, &bytes).is_some(), other == nonce, "{other:?}");
             }
-            let is_other = crate::head::Head::is_other_version(&bytes);
+            let is_other = crate::head::Head::is_other_version(None, &bytes);
             assert_eq!(is_other, head_ius == 1 && nonce.is_none(), "a reader of version 2 opens read-only");
             for at in (0..bytes.len()).step_by(7) {
                 let mut bad = bytes.clone();

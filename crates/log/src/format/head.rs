@@ -27,7 +27,7 @@
 //! the records since. Sequences are global to the store: they are the order in which the map changed. A head
 //! that does not check out, or names another place, ends its segment.
 
-use super::chunk::{ChunkHead, ChunkKind, HeadRoom};
+use super::chunk::{ChunkHead, ChunkKind, HeadRoom, Nonce};
 use super::form::{HeadFormat, HeadShape, note_words};
 use crate::{Stream, StreamKind};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
@@ -173,14 +173,15 @@ fn check(bytes: &[u8]) -> u32 {
 }
 
 impl Head {
-    /// Writes the fixed fields and the check over the whole head.
+    /// Writes the fixed fields and the check over the whole head, which begins with the nonce of its erase block on media without OOB areas.
     ///
     /// # Panics
-    /// If its records and notes have no room, or it has no units.
-    pub fn encode(&self, bytes: &mut [u8]) {
+    /// If its records and notes have no room, or it has no units, or one of version 2 is to have a nonce.
+    pub fn encode(&self, nonce: Nonce, bytes: &mut [u8]) {
         if self.format == HeadFormat::Three {
-            return self.encode_three(bytes);
+            return self.encode_three(nonce, bytes);
         }
+        assert!(nonce.is_none(), "I-L44: media without OOB areas have heads of version 3");
         let fit = fits(self.data_count.into(), self.note_count as usize, 0);
         assert!(fit && self.unit_count > 0, "I-L30: a head has room for what it records");
         let origin = self.origin.unwrap_or_default();
@@ -206,8 +207,8 @@ impl Head {
         bytes[4..8].copy_from_slice(U32::from(check).as_bytes());
     }
 
-    /// As version 3 has it, on media with OOB areas and without parity.
-    fn encode_three(&self, bytes: &mut [u8]) {
+    /// As version 3 has it, without parity.
+    fn encode_three(&self, nonce: Nonce, bytes: &mut [u8]) {
         let kind = match self.stream.kind() {
             StreamKind::User => ChunkKind::User,
             StreamKind::Cleaner => ChunkKind::Copies,
@@ -232,20 +233,27 @@ impl Head {
             life: 0,
             origin: self.origin,
         };
-        head.encode(None, &mut bytes[..IU_SIZE_BYTES]);
+        head.encode(nonce, &mut bytes[..IU_SIZE_BYTES]);
     }
 
     /// Whether these bytes are a head of another version, or one of version 3 with something that this program does not know: it says
     /// nothing to this one.
-    pub fn is_other_version(bytes: &[u8]) -> bool {
-        checked(bytes).is_some_and(|fields| fields.version != VERSION) && Head::decode(bytes).is_none()
+    pub fn is_other_version(nonce: Nonce, bytes: &[u8]) -> bool {
+        let is_other = match nonce {
+            None => checked(bytes).is_some_and(|fields| fields.version != VERSION),
+            Some(_) => bytes.len() >= IU_SIZE_BYTES && ChunkHead::checks_out(nonce, &bytes[..IU_SIZE_BYTES]),
+        };
+        is_other && Head::decode(nonce, bytes).is_none()
     }
 
-    /// Reads a head of either version; `None` if it does not check out.
-    pub fn decode(bytes: &[u8]) -> Option<Head> {
+    /// Reads a head of either version; `None` if it does not check out. With a nonce it is one of version 3.
+    pub fn decode(nonce: Nonce, bytes: &[u8]) -> Option<Head> {
+        if nonce.is_some() {
+            return Head::decode_three(nonce, bytes.get(..IU_SIZE_BYTES)?);
+        }
         let fields = checked(bytes)?;
         if fields.version != VERSION {
-            return Head::decode_three(&bytes[..IU_SIZE_BYTES]);
+            return Head::decode_three(nonce, &bytes[..IU_SIZE_BYTES]);
         }
         let generation = fields.origin_generation.get();
         let origin =
@@ -268,8 +276,8 @@ impl Head {
     }
 
     /// Reads one of version 3, as far as this program knows what such heads say.
-    fn decode_three(bytes: &[u8]) -> Option<Head> {
-        let found = ChunkHead::decode(None, bytes)?;
+    fn decode_three(nonce: Nonce, bytes: &[u8]) -> Option<Head> {
+        let found = ChunkHead::decode(nonce, bytes)?;
         let is_known = found.room.head_ius == 1 && found.room.parity_count == 0 && found.copy == 0;
         let mut note_count = 0;
         for note in found.notes(bytes) {
@@ -338,7 +346,7 @@ mod test {
         let mut bytes = vec![0; IU_SIZE_BYTES];
         put_record(&mut bytes, 1, 0x2827_2625_2423_2221);
         put_note(&mut bytes, 1, 0x31, [0x32, SKIP, 0x34]);
-        head.encode(&mut bytes);
+        head.encode(None, &mut bytes);
         let mut golden = vec![0; IU_SIZE_BYTES];
         golden[..4].copy_from_slice(b"dchk");
         golden[8..64].copy_from_slice(&[
@@ -363,17 +371,17 @@ mod test {
             Head { segment: 4, data_count: 1, unit_count: 2, note_count: 1, sequence: 5, ..Head::default() };
         let origin = Some(Origin { segment: 7, generation: 8, units: 9 });
         for head in [head, Head { origin, ..head }] {
-            head.encode(&mut bytes);
-            assert_eq!(Head::decode(&bytes), Some(head));
+            head.encode(None, &mut bytes);
+            assert_eq!(Head::decode(None, &bytes), Some(head));
         }
-        assert!(!Head::is_other_version(&bytes));
+        assert!(!Head::is_other_version(None, &bytes));
         assert_eq!((record(&bytes, 0), note(&bytes, 0)), (77, (5, [1, 2, 3])));
         bytes[64] ^= 1;
-        assert_eq!(Head::decode(&bytes), None);
+        assert_eq!(Head::decode(None, &bytes), None);
         bytes[8] = 1;
-        assert!(!Head::is_other_version(&bytes));
+        assert!(!Head::is_other_version(None, &bytes));
         let check = check(&bytes);
         bytes[4..8].copy_from_slice(&check.to_le_bytes());
-        assert!(Head::is_other_version(&bytes));
+        assert!(Head::is_other_version(None, &bytes));
     }
 }

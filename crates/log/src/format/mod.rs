@@ -3,12 +3,14 @@
 pub mod anchor;
 pub mod anchor2;
 pub mod chunk;
+mod description;
 mod form;
 pub mod head;
 pub mod mark;
 mod recovered;
 pub mod walk;
 
+pub use description::Description;
 pub use form::{HeadFormat, TagForm};
 pub(crate) use form::{HeadShape, is_known};
 pub use recovered::RecoveredChunk;

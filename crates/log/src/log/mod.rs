@@ -6,13 +6,16 @@ use crate::anchor::Anchor;
 use crate::anchors::Anchors;
 use crate::cleaner::Cleaner;
 use crate::condition::{COUNTERS_USED_UP, NO_GOOD_BLOCKS, NO_ROOM};
+use crate::flushes::Entries;
 use crate::placement::{PerGroup, Placement, PlacementHandle, ReclaimGroup};
 use crate::purge::{Purge, PurgeError};
 use crate::reserve::DISPLACED_LEAVE;
 use crate::segments::{self, Run, Segments};
 use crate::staging::{HeadForm, Programmed, Staging};
 use crate::supply::Supply;
-use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE, group_in};
+use crate::token::{
+    TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_FLUSH, TOKEN_HEAD, TOKEN_NOBODY, TOKEN_PURGE, group_in,
+};
 use crate::writer::{Appended, Pace, Writer};
 use crate::{
     Check, HandleStatistics, HeadFormat, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream,
@@ -56,7 +59,9 @@ impl Log {
     pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
         let staging_size_bytes = staging.as_ref().map(|region| region.len());
         let layout = config.placement.layout(space, staging_size_bytes);
-        let form = HeadForm { format: config.head_format, tags: config.tags };
+        // Without OOB areas nothing but the head says what a chunk holds.
+        let format = if layout.shape.has_oob() { config.head_format } else { HeadFormat::Three };
+        let form = HeadForm { format, tags: config.tags };
         let staging = Staging::new(&layout, config.user_slots, staging, form);
         let segments = Segments::new(layout, space, staging.user_slot_count());
         let mut writer = Writer::new(segments, staging);
@@ -162,7 +167,7 @@ impl Log {
     /// All entries of host data before this one are durable: what hosts were told, or ask for. A copy that is not
     /// yet durable has its original.
     pub fn host_durable_before(&self) -> u64 {
-        self.writer.staging.user_floor(self.writer.next_sequence)
+        self.writer.durable(Entries::Host)
     }
 
     /// Asks that all entries before `sequence` become durable without waiting for chunks to fill.
@@ -264,7 +269,8 @@ impl Log {
     pub fn deadline(&self) -> Time {
         let purge = if self.purge.looks_again() { self.worked_at + LOOK_AT_PURGE } else { Time::NEVER };
         let paces = self.writer.paces.iter().map(Pace::deadline);
-        paces.fold(purge.min(self.looks_for_room_at()), Time::min)
+        let flush = if self.is_gone() { Time::NEVER } else { self.writer.flushes.deadline() };
+        paces.fold(purge.min(self.looks_for_room_at()).min(flush), Time::min)
     }
 
     /// Nothing else tells that there is room again when nobody writes.
@@ -333,6 +339,7 @@ impl Log {
         self.purge.work(writer, space);
         let is_supplied = writer.prepare(space);
         writer.push(space);
+        writer.flush(now, space);
         self.purge.end_step(writer);
         let rests = |cleaner: &Cleaner| cleaner.is_at_rest(writer);
         is_supplied && !self.purge.is_under_way() && writer.is_at_rest() && self.cleaners.iter().all(rests)
@@ -348,9 +355,9 @@ impl Log {
         let low = (token & 0xffff_ffff) as usize;
         match token & KIND_MASK {
             TOKEN_APPEND => {
-                let worked = completion.result.is_ok();
-                let failed =
-                    writer.staging.programmed(low, Programmed::of(token), worked, &mut writer.segments);
+                let (program, worked) = (Programmed::of(token), completion.result.is_ok());
+                writer.count_programmed(program.units * writer.segments.layout.unit_ius);
+                let failed = writer.staging.programmed(low, program, worked, &mut writer.segments);
                 if let Some(segment) = failed.filter(|_| !writer.condition.is_gone()) {
                     if completion.result == Err(SpaceError::ReadOnly) {
                         writer.condition.end_writes(NO_GOOD_BLOCKS);
@@ -361,8 +368,14 @@ impl Log {
             TOKEN_HEAD => self.cleaners[group_in(token)].head_arrived(completion),
             TOKEN_COPY => self.cleaners[group_in(token)].copy_arrived(low as u32, completion, writer),
             TOKEN_ANCHOR => {
+                writer.count_programmed(writer.segments.layout.unit_ius);
                 if writer.anchors.programmed(completion.result) {
                     // Segments that only notes kept can go.
+                    writer.segments.look_for_dead();
+                }
+            }
+            TOKEN_FLUSH => {
+                if writer.flushed(completion.result) {
                     writer.segments.look_for_dead();
                 }
             }
@@ -394,7 +407,7 @@ impl Log {
         segments::usable_ius(&layout, segments::count_for(&layout, space))
     }
 
-    /// Checks IUs of one strip, read from `first` on, against the OOB of their pages, and against what the owner knows of their
+    /// Checks IUs of one strip, read from `first` on, against the OOB of their pages, if they have some, and against what the owner knows of their
     /// content: `checks` from the first IU on, as far as there are some.
     ///
     /// # Errors
@@ -405,7 +418,7 @@ impl Log {
         first: LogAddress,
         iu_bytes: usize,
         data: &[u8],
-        oob: &[u8],
+        oob: Option<&[u8]>,
         checks: &[Check],
     ) -> Result<(), u32> {
         self.writer.segments.verify(first, iu_bytes, data, oob, checks)

@@ -4,7 +4,8 @@ use super::Log;
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
 use crate::supply::Supply;
-use crate::{LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, TOKEN_NOBODY};
+use crate::{Description, LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, TOKEN_NOBODY};
+use diecut_vssd::HEADER_HOLDER_AT_BYTES;
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 use std::ops::Range;
 
@@ -63,6 +64,11 @@ impl Log {
     /// Whether there is a block behind a place that the owner's leaves name.
     pub fn is_present(&self, address: LogAddress) -> bool {
         self.writer.segments.is_present(address)
+    }
+
+    /// What the header of an erase block says of its segment, if these are its bytes.
+    pub fn described(&self, header: &[u8]) -> Option<Description> {
+        Description::decode(header.get(HEADER_HOLDER_AT_BYTES..)?, &self.writer.segments.layout)
     }
 
     /// Generation of a segment that is held.

@@ -28,9 +28,10 @@ impl Segments {
         first: LogAddress,
         iu_bytes: usize,
         data: &[u8],
-        oob: &[u8],
+        oob: Option<&[u8]>,
         checks: &[Check],
     ) -> Result<(), u32> {
+        let Some(oob) = oob else { return self.verify_by_checks(iu_bytes, data, checks) };
         if data.len() == iu_bytes {
             // Most reads are of one IU: of one page.
             let check = checks.first().copied().unwrap_or_default();
@@ -59,6 +60,16 @@ impl Segments {
             passes(mark::is_of(mark, &expected, page_ius), || mark::decode(mark, page_ius).is_some());
         let sum = checksum(data);
         is_ours && mark::checksum_of(mark, self.layout.page(offset).1) == sum && check.fits(sum)
+    }
+
+    /// Where pages have no OOB areas, what the owner knows is all there is.
+    fn verify_by_checks(&self, iu_bytes: usize, data: &[u8], checks: &[Check]) -> Result<(), u32> {
+        if self.layout.shape.has_oob() {
+            return Err(0);
+        }
+        let ius = (0..).zip(data.chunks_exact(iu_bytes));
+        let wrong = ius.zip(checks).find(|((_, iu), check)| !check.fits(checksum(iu)));
+        wrong.map_or(Ok(()), |((index, _), _)| Err(index))
     }
 
     fn verify_pages(
@@ -119,9 +130,9 @@ impl Segments {
         let (block, iu) = self.block_of(run.first);
         let page_ius = self.layout.shape.ius_per_page();
         let pages = if run.count == 1 { 1 } else { (iu + run.count - 1) / page_ius - iu / page_ius + 1 };
-        let oob = self.page_areas.take(pages, pool);
+        let oob = self.layout.shape.has_oob().then(|| self.page_areas.take(pages, pool));
         let run = BlockRun { block, first_iu: iu, iu_count: run.count };
-        space.read(token, run, destination, Some(oob), class);
+        space.read(token, run, destination, oob, class);
     }
 
     /// Nobody reads an OOB area any more that a read was given.

@@ -10,6 +10,8 @@ pub(crate) use chunk::{Chunk, ChunkState, Place};
 pub use slot::SLOT_HEADER_SIZE_BYTES;
 pub(crate) use slot::{HeadForm, Slot};
 
+use crate::chunk::nonce_of;
+use crate::flushes::Entries;
 use crate::mark::Mark;
 use crate::placement::Placement;
 use crate::segments::{NO_BLOCK, STAGED_MAX, Segments};
@@ -27,7 +29,7 @@ pub(crate) struct Programmed {
     /// Member of its segment.
     member: u32,
     /// Program units.
-    units: u32,
+    pub units: u32,
 }
 
 impl Programmed {
@@ -119,6 +121,8 @@ impl Staging {
         let more = |kind: StreamKind| (layout.streams.count(kind) as usize - 1) * (1 + unsafe_chunks);
         let protected_slots = protected_slots(layout, region.as_ref().map(|region| region.len()));
         let is_protected = protected_slots > 0;
+        let has_cache = layout.shape.volatile_cache;
+        assert!(!is_protected || !has_cache, "I-L44: slots of protected memory are emptied before a flush");
         if let Some(mut rest) = region.filter(|_| is_protected) {
             for _ in 0..protected_slots {
                 slots.push(Slot::protected(rest.split_to(size), user_iu, form));
@@ -337,7 +341,9 @@ impl Staging {
         assert!(chunk.end_unit() <= layout.segment_units, "I-L5: a chunk lies within its segment");
         chunk.enter(ChunkState::Programming);
         let (stream, first_unit, units) = (chunk.stream, chunk.first_unit, chunk.units);
-        let head_sum = slot.write_head(&head, layout.unit_ius);
+        let (member, _) = layout.unit_place(first_unit);
+        let nonce = nonce_of(segment.blocks[member as usize], space);
+        let head_sum = slot.write_head(nonce, &head, layout.unit_ius);
         let (mut unit, mut programs) = (0, 0);
         while unit < units {
             let (member, _) = layout.unit_place(first_unit + unit);
@@ -596,23 +602,14 @@ impl Staging {
         waiting.min_by_key(|chunk| chunk.sequence).map(|chunk| chunk.stream)
     }
 
-    /// Entries before this are durable, as far as staging matters; `otherwise` if nothing waits. `without_gated` leaves out chunks of streams that
-    /// wait for the others themselves.
-    pub fn floor(&self, otherwise: u64, without_gated: bool) -> u64 {
-        self.floor_of(self.ends[StreamKind::Map], otherwise, without_gated)
-    }
-
-    /// Of writers and cleaner.
-    pub fn data_floor(&self, otherwise: u64) -> u64 {
-        self.floor_of(self.ends[StreamKind::Cleaner], otherwise, false)
-    }
-
-    /// Of writers.
-    pub fn user_floor(&self, otherwise: u64) -> u64 {
-        self.floor_of(self.ends[StreamKind::User], otherwise, false)
-    }
-
-    fn floor_of(&self, end: usize, otherwise: u64, without_gated: bool) -> u64 {
+    /// Such entries before this are no more in staging, or durable there; `otherwise` if nothing waits.
+    pub fn floor(&self, of: Entries, otherwise: u64) -> u64 {
+        let end = match of {
+            Entries::All | Entries::Ungated => self.ends[StreamKind::Map],
+            Entries::Data => self.ends[StreamKind::Cleaner],
+            Entries::Host => self.ends[StreamKind::User],
+        };
+        let without_gated = of == Entries::Ungated;
         let mut floor = otherwise;
         for (slot, chunk) in self.chunks() {
             let is_durable = self.is_protected && slot < self.ends[StreamKind::User];

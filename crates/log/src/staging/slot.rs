@@ -39,6 +39,7 @@
 use super::chunk::Chunk;
 use crate::Layout;
 use crate::UnitReference;
+use crate::chunk::Nonce;
 use crate::format::{HeadFormat, HeadShape, TagForm, is_known};
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
@@ -385,7 +386,7 @@ impl Slot {
 
     /// Writes the head, and lends the body to programs. The head's checksum. Behind the last IU come zeros: what the slot held before does
     /// not go to flash again.
-    pub fn write_head(&mut self, head: &Head, unit_ius: u32) -> u32 {
+    pub fn write_head(&mut self, nonce: Nonce, head: &Head, unit_ius: u32) -> u32 {
         let chunk = self.chunk();
         let (used, end) = (chunk.data_count as usize, (chunk.units * unit_ius) as usize - 1);
         let (format, note_bytes) = (self.format, chunk.note_bytes);
@@ -395,7 +396,7 @@ impl Slot {
         if !mutant!("log: filler is what a slot held before") {
             bytes[rest].fill(0);
         }
-        Head { format, note_bytes, ..*head }.encode(&mut bytes[..IU_SIZE_BYTES]);
+        Head { format, note_bytes, ..*head }.encode(nonce, &mut bytes[..IU_SIZE_BYTES]);
         let head_sum = checksum(&bytes[..IU_SIZE_BYTES]);
         self.share();
         head_sum

@@ -9,17 +9,19 @@ mod placing;
 mod program;
 
 use crate::anchors::Anchors;
-use crate::condition::{COUNTERS_USED_UP, Condition, NO_GOOD_BLOCKS};
-use crate::format::is_known;
+use crate::condition::{COUNTERS_USED_UP, Condition, FLUSH_FAILED, NO_GOOD_BLOCKS};
+use crate::flushes::{Entries, Floors, Flushes};
+use crate::format::{Description, is_known};
 use crate::head::Origin;
 use crate::placement::PerGroup;
 use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE};
 use crate::segments::Segments;
 use crate::staging::{Place, Staging};
 use crate::supply::Supply;
+use crate::token::TOKEN_FLUSH;
 use crate::{LogAddress, LogStatistics, ReclaimGroup, Stream, StreamKind, walk};
-use diecut_units::{BufferPool, checksum};
-use diecut_vssd::space::EraseBlockSpace;
+use diecut_units::{BufferPool, Time, checksum};
+use diecut_vssd::space::{EraseBlockSpace, SpaceError, SpaceToken};
 pub(crate) use pace::Pace;
 use placing::Placing;
 
@@ -42,6 +44,7 @@ pub(crate) struct Writer {
     pub paces: PerGroup<Pace>,
     pub placing: Placing,
     pub condition: Condition,
+    pub flushes: Flushes,
     pub pool: BufferPool,
     pub statistics: LogStatistics,
     /// Sequence that the next entry gets.
@@ -66,6 +69,7 @@ impl Writer {
             }),
             placing: Placing::new(layout.streams.placement().handles),
             condition: Condition::default(),
+            flushes: Flushes::new(layout.shape.volatile_cache),
             pool: BufferPool::new(),
             statistics: LogStatistics::default(),
             next_sequence: 1,
@@ -79,7 +83,45 @@ impl Writer {
 
     /// All entries before this one are durable against a power cut.
     pub fn durable_before(&self) -> u64 {
-        self.staging.floor(self.next_sequence, false)
+        self.durable(Entries::All)
+    }
+
+    /// Such entries before this one are durable against a power cut.
+    pub fn durable(&self, of: Entries) -> u64 {
+        self.flushes.durable(of, || self.staging.floor(of, self.next_sequence))
+    }
+
+    /// A program ended: of so many IUs.
+    pub fn count_programmed(&mut self, ius: u32) {
+        let Writer { flushes, staging, next_sequence, .. } = self;
+        flushes.programmed(ius, || Floors::of(|of| staging.floor(of, *next_sequence)));
+    }
+
+    /// Asks the medium to make durable what is programmed, if somebody waits for it or it is time.
+    pub fn flush(&mut self, now: Time, space: &mut dyn EraseBlockSpace) {
+        let Writer { flushes, staging, next_sequence, anchors, .. } = self;
+        let floors = || Floors::of(|of| staging.floor(of, *next_sequence));
+        if flushes.begin(now, self.wanted, anchors.wait_for_flush(), floors) {
+            anchors.flush_begins();
+            space.flush(SpaceToken(TOKEN_FLUSH));
+        }
+    }
+
+    /// A flush ended. Whether an anchor holds by that.
+    pub fn flushed(&mut self, result: Result<(), SpaceError>) -> bool {
+        match result {
+            Ok(()) => {
+                self.flushes.complete();
+                self.anchors.flushed()
+            }
+            Err(error) => {
+                self.flushes.fail();
+                if error != SpaceError::PowerLost {
+                    self.condition.end_writes(FLUSH_FAILED);
+                }
+                false
+            }
+        }
     }
 
     /// Asks that all entries before `sequence` become durable without waiting for chunks to fill.
@@ -180,7 +222,8 @@ impl Writer {
         }
         assert!(self.segments.open_of(stream).is_none(), "I-L4: a stream has one segment open");
         let index = self.segments.free_number()?;
-        let blocks = supply.take(stream, &self.segments, &mut self.condition, space)?;
+        let name = Description::new(stream, index, self.segments.next_generation(), &self.segments.layout);
+        let blocks = supply.take(name, &self.segments, &mut self.condition, space)?;
         self.segments.open(index, stream, blocks);
         if stream.kind() == StreamKind::User {
             self.anchors.writers_go_on();
@@ -394,6 +437,7 @@ impl Writer {
             && self.segments.waits_for_no_read()
             && !self.anchors.are_needed()
             && self.wanted <= self.durable_before()
+            && self.flushes.is_clean()
     }
 
     /// Frees what nobody needs any more, once what replaced it is durable.
@@ -402,14 +446,14 @@ impl Writer {
         let anchor_blocks = self.anchors.free_superseded(space);
         let mut freed = 0;
         if self.segments.freeing_count() > 0 {
-            let floors = (self.staging.data_floor(self.next_sequence), self.durable_before());
+            let floors = (self.durable(Entries::Data), self.durable_before());
             freed = self.segments.free(floors.0, floors.1, space);
             self.statistics.segments_freed += freed;
         }
         let width = u64::from(self.segments.layout.width);
         self.statistics.blocks_freed += freed * width + anchor_blocks;
         if freed > 0 || anchor_blocks > 0 {
-            space.sync(diecut_vssd::space::SpaceToken(crate::TOKEN_NOBODY));
+            space.sync(SpaceToken(crate::TOKEN_NOBODY));
             self.count_free(space);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Writer;
 use crate::StreamKind;
+use crate::flushes::Entries;
 use diecut_units::mutant;
 use diecut_vssd::space::EraseBlockSpace;
 
@@ -76,7 +77,7 @@ impl Writer {
     /// Whether a chunk waits for entries before it to be durable: a leaf never points to what a cut could take.
     fn is_gated(&self, index: usize) -> bool {
         let chunk = self.staging.slot(index).chunk();
-        chunk.stream.policy().is_gated && self.staging.floor(self.next_sequence, true) <= chunk.last_sequence
+        chunk.stream.policy().is_gated && self.durable(Entries::Ungated) <= chunk.last_sequence
     }
 
     /// All slots of a stream may hold chunks that are programmed but not yet safe from a power cut, and nothing can come

@@ -32,7 +32,10 @@ impl AnchorSearch {
         of_segments.sort_by_key(|held| held.allocation_sequence);
         let search = AnchorSearch { held, of_segments, pieces: FoundPieces::default(), unread: Vec::new() };
         for (index, held) in search.held.iter().enumerate() {
-            for unit in 0..held.written_pages / lent.space.shape().program_unit_pages {
+            let shape = lent.space.shape();
+            // Without OOB areas nobody knows how much was written: piece by piece, until one is none.
+            let units = if shape.has_oob() { held.written_pages / shape.program_unit_pages } else { 1 };
+            for unit in 0..units {
                 search.read(index as u32, unit, 0, found, lent);
             }
         }
@@ -53,14 +56,20 @@ impl AnchorSearch {
         let (unit, index) = numbers(completion.token);
         let held = self.held[index as usize];
         match (&completion.result, &completion.destination) {
-            (Ok(()), Some(bytes)) => self.pieces.add(held.block, unit, bytes),
+            (Ok(()), Some(bytes)) => {
+                let is_piece = self.pieces.add(held.block, unit, bytes);
+                let shape = *lent.space.shape();
+                if is_piece && !shape.has_oob() && unit + 1 < shape.program_units() {
+                    self.read(index, unit + 1, 0, found, lent);
+                }
+            }
             (Err(SpaceError::Erased { .. }), _) => {}
             _ if !is_again(completion.token) => self.read(index, unit, AGAIN, found, lent),
             _ => {
                 let shape = lent.space.shape();
                 let written = held.written_pages / shape.program_unit_pages;
                 // A cut can tear the last units, and an anchor that ends there never counted.
-                if shape.is_settled(unit, written) {
+                if shape.has_oob() && shape.is_settled(unit, written) {
                     diecut_units::mark!("volume: anchor lost");
                     self.unread.push((held, unit));
                 }

@@ -6,8 +6,9 @@ use super::written::Written;
 use super::{AGAIN, DATA, Found, is_again, numbers, token};
 use crate::lent::Lent;
 use crate::loss::Missing;
+use diecut_log::chunk::nonce_of;
 use diecut_log::head::Head;
-use diecut_log::{NO_BLOCK, RecoveredChunk, SegmentIndex, Stream};
+use diecut_log::{Check, NO_BLOCK, RecoveredChunk, SegmentIndex, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{BlockRun, IoClass, SpaceCompletion, SpaceError};
 use std::collections::BTreeMap;
@@ -84,7 +85,9 @@ impl HeadWalk {
         let bytes = completion.destination.expect("read");
         let generation = lent.log.generation(segment);
         let unit_ius = lent.log.layout().unit_ius;
-        let head = Head::decode(&bytes)
+        let (block, _) = lent.log.block_of(lent.log.layout().address(SegmentIndex(segment), unit * unit_ius));
+        let nonce = nonce_of(block, lent.space);
+        let head = Head::decode(nonce, &bytes)
             .filter(|head| head.segment == segment && Some(head.generation) == generation)
             .filter(|head| head.offset / unit_ius == unit);
         match head {
@@ -93,7 +96,7 @@ impl HeadWalk {
             None if self.searching.contains(&segment) => {
                 self.read_head(segment, (unit + 1) * unit_ius, 0, found, lent);
             }
-            None if Head::is_other_version(&bytes) => {
+            None if Head::is_other_version(nonce, &bytes) => {
                 found.findings.miss(Missing::OtherVersion { segment });
             }
             None => self.head_lost(segment, unit, is_again, found, lent),
@@ -113,7 +116,7 @@ impl HeadWalk {
         }
         let (block, _) = lent.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
         let written = self.written.pages(block) / shape.program_unit_pages;
-        if !shape.is_settled(layout.unit_place(unit).1, written) {
+        if !shape.has_oob() || !shape.is_settled(layout.unit_place(unit).1, written) {
             return;
         }
         if !self.searching.contains(&segment) {
@@ -124,8 +127,8 @@ impl HeadWalk {
         self.read_head(segment, (unit + 1) * unit_ius, 0, found, lent);
     }
 
-    /// Only the last program units of an erase block can be torn: what a chunk has in them is read. What cannot be read elsewhere
-    /// is lost, and tells nothing of the rest.
+    /// Only the last program units of an erase block can be torn, and without OOB areas all that no flush covered: what a chunk has in them is
+    /// read. What cannot be read elsewhere is lost, and tells nothing of the rest.
     fn check_chunk(&mut self, chunk: RecoveredChunk, found: &mut Found, lent: &mut Lent) {
         let layout = lent.log.layout();
         let head = chunk.head;
@@ -144,7 +147,10 @@ impl HeadWalk {
                 return;
             }
             let written = self.written.pages(block) / layout.shape.program_unit_pages;
-            if !layout.shape.is_settled(layout.unit_place(unit).1, written)
+            let may_be_gone =
+                !layout.shape.has_oob() && !mutant!("volume: what no flush covered is not looked at");
+            if may_be_gone
+                || layout.shape.has_oob() && !layout.shape.is_settled(layout.unit_place(unit).1, written)
                 || mutant!("volume: settled data taken for torn")
             {
                 torn_units.push(unit - first_unit);
@@ -154,8 +160,9 @@ impl HeadWalk {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let mut first = 1;
         while first < end {
-            let count = (layout.unit_ius - first % layout.unit_ius).min(end - first);
-            if torn_units.contains(&(first / layout.unit_ius)) {
+            let count = layout.ius_to_strip_end(head.offset + first).min(end - first);
+            let units = first / layout.unit_ius..=(first + count - 1) / layout.unit_ius;
+            if torn_units.iter().any(|torn| units.contains(torn)) {
                 runs.push((first, count));
             }
             first += count;
@@ -179,14 +186,18 @@ impl HeadWalk {
         let head = checking.chunk.head;
         let place = layout.address(SegmentIndex(segment), head.offset + first);
         let bytes = stream_bytes(&head, layout.content_mode().bytes_per_iu());
-        let is_right = match (&completion.result, &completion.destination, &completion.oob) {
-            (Ok(()), Some(data), Some(oob)) => lent.log.verify(place, bytes, data, oob, &[]).is_ok(),
+        let is_right = match (&completion.result, &completion.destination) {
+            (Ok(()), Some(data)) => {
+                let records = first - 1..first - 1 + (data.len() / bytes) as u32;
+                let checks: Vec<Check> = records.map(|record| checking.chunk.check(record)).collect();
+                lent.log.verify(place, bytes, data, completion.oob.as_deref(), &checks).is_ok()
+            }
             _ => false,
         };
         if !is_right && !is_again(completion.token) {
             // Torn, or a read that fails once: the second look tells.
             let end = 1 + u32::from(head.data_count);
-            let count = (layout.unit_ius - first % layout.unit_ius).min(end - first);
+            let count = layout.ius_to_strip_end(head.offset + first).min(end - first);
             return read_data(&head, first, count, AGAIN, found, lent);
         }
         checking.pending -= 1;
@@ -224,11 +235,11 @@ fn read_data(head: &Head, first: u32, count: u32, flags: u64, found: &mut Found,
     let oob_size = layout.shape.oob_size_bytes as usize;
     let bytes = stream_bytes(head, layout.content_mode().bytes_per_iu());
     let destination = lent.log.pool().take(count as usize * bytes);
-    let oob = lent.log.pool().take(pages as usize * oob_size);
+    let oob = (oob_size > 0).then(|| lent.log.pool().take(pages as usize * oob_size));
     found.outstanding += 1;
     let run = BlockRun { block, first_iu: iu, iu_count: count };
     let token = token(DATA | flags, first, head.segment);
-    lent.space.read(token, run, destination, Some(oob), IoClass::Metadata);
+    lent.space.read(token, run, destination, oob, IoClass::Metadata);
 }
 
 fn stream_bytes(head: &Head, user_bytes: usize) -> usize {

@@ -120,9 +120,9 @@ impl LeafReads {
     pub fn arrived(&mut self, completion: SpaceCompletion, found: &mut Found, lent: &mut Lent) {
         let run = self.runs[numbers(completion.token).1 as usize];
         lent.log.unpin(run.place, None);
-        let is_right = match (&completion.result, &completion.destination, &completion.oob) {
-            (Ok(()), Some(data), Some(oob)) => {
-                lent.log.verify(run.place, IU_SIZE_BYTES, data, oob, &[]).is_ok()
+        let is_right = match (&completion.result, &completion.destination) {
+            (Ok(()), Some(data)) => {
+                lent.log.verify(run.place, IU_SIZE_BYTES, data, completion.oob.as_deref(), &[]).is_ok()
             }
             _ => false,
         };

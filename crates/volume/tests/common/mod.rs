@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub use diecut_testing::Random;
-pub use diecut_testing::fake_space::{FakeSpace, shape};
+pub use diecut_testing::fake_space::{FakeSpace, plain_shape, shape};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 use diecut_volume::{HeadFormat, StoreConfig};
 

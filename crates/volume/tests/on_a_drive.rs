@@ -1,0 +1,286 @@
+//! A store on a vSSD of a pool on a drive that hides its flash.
+//!
+//! Goal: what was flushed is there after any cut, through all rooms: volume, log, pool, medium. Method: random writes, deallocations and flushes on the
+//! model of a drive; at some moment the power goes or the process dies, all is opened again, and each IU has its last flushed content or a later one.
+
+use diecut_drives::{DriveMedium, DriveShape};
+use diecut_emulator::drive::{Drive, DriveProfile};
+use diecut_media::Media;
+use diecut_spec::Isolation;
+use diecut_testing::Random;
+use diecut_testing::depth::depth;
+use diecut_testing::driven::Driven;
+use diecut_testing::planted::is_noticed;
+use diecut_testing::pool::PoolWorld;
+use diecut_units::*;
+use diecut_volume::contract::*;
+use diecut_volume::{AnchorPace, Store, StoreConfig};
+use diecut_vssd::{Nonces, PoolConfig, VssdId};
+use std::collections::BTreeMap;
+
+type World = PoolWorld<Driven<DriveMedium, Drive>>;
+
+const SIZE_BYTES: u64 = 98 << 20;
+const LANES: u16 = 4;
+const SIZE_IUS: u64 = 1000;
+const VOLUME: VolumeIndex = VolumeIndex(0);
+
+fn opened(drive: Drive) -> Driven<DriveMedium, Drive> {
+    let shape = DriveShape::plan(drive.profile().size_bytes, LANES, Some(1 << 20)).unwrap();
+    let medium = DriveMedium::new(shape, !drive.profile().is_durable_at_once, true);
+    Driven::new(medium, drive)
+}
+
+/// Marks versions that read as zeros: each deallocation is one of its own.
+const DEALLOCATED: u64 = 1 << 63;
+
+fn content(iu: u64, version: u64) -> Vec<u8> {
+    if version == 0 || version & DEALLOCATED != 0 {
+        return vec![0; IU_SIZE_BYTES];
+    }
+    [iu, version].map(u64::to_le_bytes).concat().repeat(IU_SIZE_BYTES / 16)
+}
+
+/// What was asked and not answered.
+enum Asked {
+    Change { first: u64, count: u64, version: u64 },
+    Flush { covered: Vec<(u64, u64, u64)> },
+    Read { first: u64, allowed: Vec<Vec<u64>> },
+    Other,
+}
+
+struct Story {
+    seed: u64,
+    random: Random,
+    world: World,
+    id: VssdId,
+    store: Option<Store>,
+    /// Versions that each IU may have: the last flushed one and those since. 0 stands for zeros.
+    allowed: Vec<Vec<u64>>,
+    asked: BTreeMap<u64, Asked>,
+    /// Answered and not flushed: first, count, version.
+    cached: Vec<(u64, u64, u64)>,
+    next: u64,
+    volatile_cache: bool,
+}
+
+impl Story {
+    fn new(seed: u64) -> Story {
+        let media = opened(Drive::new(DriveProfile::nvme(SIZE_BYTES), seed));
+        let nonces = Some(Nonces::new([0x5e; 16], [0xd1; 16]));
+        let config = PoolConfig { nonces, ..PoolConfig::suited_to(media.geometry()) };
+        let mut world = World::make(media, config, Time::ZERO);
+        let id = world.pool.alloc_vssd(Isolation::Channel, 0, SIZE_BYTES / 2).unwrap();
+        world.make_durable();
+        let mut story = Story {
+            seed,
+            random: Random::of(seed),
+            world,
+            id,
+            store: None,
+            allowed: vec![vec![0]; SIZE_IUS as usize],
+            asked: BTreeMap::new(),
+            cached: Vec::new(),
+            next: 0,
+            volatile_cache: seed.is_multiple_of(2),
+        };
+        story.open();
+        let token = story.token(Asked::Other);
+        story.store.as_mut().unwrap().create_volume(token, VOLUME, SIZE_IUS);
+        story.settle();
+        story
+    }
+
+    fn token(&mut self, asked: Asked) -> VolumeToken {
+        self.next += 1;
+        self.asked.insert(self.next, asked);
+        VolumeToken(self.next)
+    }
+
+    fn open(&mut self) {
+        let config = StoreConfig {
+            volatile_cache: self.volatile_cache,
+            anchor_pace: AnchorPace {
+                ius_per_leaf: 4 + self.seed % 40,
+                ius_per_anchor_iu: 3 + self.seed % 9,
+            },
+            ..StoreConfig::default()
+        };
+        self.store = Some(Store::open(config, &mut self.world.space(self.id), None));
+        for _ in 0..100_000 {
+            if self.store.as_ref().unwrap().is_ready() {
+                let found = self.store.as_ref().unwrap().read_only_reason();
+                assert_eq!(found, None, "seed {}: nothing is missing", self.seed);
+                return;
+            }
+            self.step();
+        }
+        panic!("seed {}: recovery does not end", self.seed);
+    }
+
+    /// Goes on to what happens next.
+    fn step(&mut self) {
+        self.world.step();
+        let mut done = Vec::new();
+        let store = self.store.as_mut().unwrap();
+        for (_, completion) in std::mem::take(&mut self.world.answers) {
+            store.complete(completion, &mut self.world.space(self.id), &mut done);
+        }
+        let now = self.world.now;
+        store.work(now, &mut self.world.space(self.id), &mut done);
+        if self.world.media.next_event() == Time::NEVER && store.deadline() != Time::NEVER {
+            self.world.now = now.max(store.deadline());
+        }
+        done.into_iter().for_each(|completion| self.done(completion));
+    }
+
+    fn done(&mut self, completion: VolumeCompletion) {
+        let asked = self.asked.remove(&completion.token.0).expect("answered once");
+        assert_eq!(completion.result, Ok(()), "seed {}", self.seed);
+        match asked {
+            Asked::Change { first, count, version } if self.volatile_cache => {
+                self.cached.push((first, count, version));
+            }
+            Asked::Change { first, count, version } => self.durable(first, count, version),
+            Asked::Flush { covered } => {
+                covered.into_iter().for_each(|(first, count, version)| self.durable(first, count, version));
+            }
+            Asked::Read { first, allowed } => {
+                let data = completion.destination.expect("read");
+                for ((iu, found), allowed) in (first..).zip(data.chunks(IU_SIZE_BYTES)).zip(allowed) {
+                    let is_right = allowed.iter().any(|version| found == &content(iu, *version)[..]);
+                    assert!(
+                        is_right,
+                        "seed {}: IU {iu} has none of {allowed:?}: {:?}",
+                        self.seed,
+                        &found[..16]
+                    );
+                }
+            }
+            Asked::Other => {}
+        }
+    }
+
+    fn durable(&mut self, first: u64, count: u64, version: u64) {
+        for allowed in &mut self.allowed[first as usize..(first + count) as usize] {
+            if let Some(at) = allowed.iter().rposition(|known| *known == version) {
+                allowed.drain(..at);
+            }
+        }
+    }
+
+    fn submit(&mut self, token: VolumeToken, operation: VolumeOperation) {
+        let mut done = Vec::new();
+        let command = VolumeCommand { token, volume: VOLUME, operation };
+        self.store.as_mut().unwrap().submit(command, &mut self.world.space(self.id), &mut done);
+        done.into_iter().for_each(|completion| self.done(completion));
+    }
+
+    fn command(&mut self) {
+        let first = self.random.below(SIZE_IUS);
+        let count = 1 + self.random.below((SIZE_IUS - first).min(40));
+        match self.random.below(12) {
+            0 => {
+                let covered = std::mem::take(&mut self.cached);
+                let token = self.token(Asked::Flush { covered });
+                self.submit(token, VolumeOperation::Flush);
+            }
+            1 => self.read(first, count),
+            kind => {
+                let version = (self.next + 1) | if kind == 2 { DEALLOCATED } else { 0 };
+                let token = self.token(Asked::Change { first, count, version });
+                for allowed in &mut self.allowed[first as usize..(first + count) as usize] {
+                    allowed.push(version);
+                }
+                if version == 0 {
+                    return self
+                        .submit(token, VolumeOperation::Deallocate { first_iu: first, iu_count: count });
+                }
+                let bytes: Vec<u8> = (first..first + count).flat_map(|iu| content(iu, version)).collect();
+                let payload = Payload::new(ContentMode::Bytes, Buffer::copy_from(&bytes));
+                let placement = PlacementTarget::default();
+                let write =
+                    VolumeOperation::Write { first_iu: first, payload, force_unit_access: false, placement };
+                self.submit(token, write);
+            }
+        }
+    }
+
+    fn read(&mut self, first: u64, count: u64) {
+        let allowed = self.allowed[first as usize..(first + count) as usize].to_vec();
+        let token = self.token(Asked::Read { first, allowed });
+        let destination = BufferMut::copy_from(&vec![0xee; count as usize * IU_SIZE_BYTES]);
+        self.submit(token, VolumeOperation::Read { first_iu: first, iu_count: count as u32, destination });
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..200_000 {
+            if self.asked.is_empty() {
+                return self.store.as_ref().unwrap().check_invariants();
+            }
+            self.step();
+        }
+        panic!(
+            "seed {}: {} do not end: {}",
+            self.seed,
+            self.asked.len(),
+            self.store.as_ref().unwrap().describe()
+        );
+    }
+
+    /// Everything but the drive is forgotten. A cut takes what it likes of what was not flushed.
+    fn restart(mut self) -> Story {
+        let cut = self.volatile_cache || self.random.below(3) > 0;
+        let mut drive = self.world.media.io;
+        if cut {
+            drive.cut();
+        } else {
+            drive.process_death();
+        }
+        let world = World::open(opened(drive), self.world.config, Time::ZERO);
+        let mut story = Story { world, store: None, asked: BTreeMap::new(), cached: Vec::new(), ..self };
+        story.open();
+        assert_eq!(
+            story.store.as_ref().unwrap().volume_size_ius(VOLUME),
+            Some(SIZE_IUS),
+            "seed {}",
+            story.seed
+        );
+        for first in (0..SIZE_IUS).step_by(50) {
+            story.read(first, 50);
+        }
+        story.settle();
+        story
+    }
+}
+
+fn run(seed: u64) {
+    let mut story = Story::new(seed);
+    for _ in 0..4 {
+        for _ in 0..60 + story.random.below(200) {
+            if story.asked.len() < 16 {
+                story.command();
+            }
+            (0..story.random.below(4)).for_each(|_| story.step());
+        }
+        story = story.restart();
+    }
+    story.settle();
+}
+
+#[test]
+fn what_was_flushed_is_there_after_any_cut() {
+    (0..depth(6, 500)).for_each(run);
+}
+
+/// Goal: the same test notices what goes wrong between the rooms.
+#[test]
+fn planted_bugs_are_noticed() {
+    for name in [
+        "log: what is programmed counts as durable",
+        "vssd: a flush is answered at once",
+        "drives: a flush does nothing",
+    ] {
+        is_noticed(name, || (0..20).for_each(run));
+    }
+}
