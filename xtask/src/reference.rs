@@ -12,8 +12,9 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 22] = [
+const SOURCES: [&str; 23] = [
     "crates/api/src/setup.rs",
+    "crates/api/src/setup_device.rs",
     "crates/api/src/object.rs",
     "crates/api/src/panics.rs",
     "crates/api/src/problem.rs",

@@ -14,6 +14,7 @@ pub mod panics;
 pub mod problem;
 pub mod route;
 pub mod setup;
+mod setup_device;
 mod setup_error;
 pub mod socket;
 pub mod status;

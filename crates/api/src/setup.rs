@@ -1,6 +1,7 @@
 //! The TOML file that declares a whole set-up: the server, its device, and what shall exist on it. Applying
 //! it again changes nothing.
 
+pub use crate::setup_device::{Backing, Device, Devices, DriveDevice, DriveKind, Durability, EmulatedDevice};
 pub use crate::setup_error::SetupError;
 use diecut_spec::{Amount, QosSetSpec, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -13,9 +14,9 @@ pub struct Setup {
     /// The server.
     #[serde(default)]
     pub server: Server,
-    /// The device it cuts.
-    #[serde(default)]
-    pub device: Device,
+    /// The devices it cuts.
+    #[serde(default, rename = "device")]
+    pub devices: Devices,
     /// How its dies are shared out.
     #[serde(default)]
     pub pool: Pool,
@@ -120,66 +121,6 @@ impl Server {
     }
 }
 
-/// Where an emulated device keeps its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backing {
-    /// A sparse image in the data folder.
-    File,
-    /// Memory, gone with the process.
-    Memory,
-}
-
-/// What an acknowledged write, or flush, of a device in a file survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// The death of the server, not of the machine.
-    Process,
-    /// The death of the machine, too. The device has no protected memory then, and one shard.
-    Machine,
-}
-
-/// An emulated device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Device {
-    /// Name of a built-in NAND profile (`cnex-1tb`, `westlake`, `slc`, `mlc`, `tlc`, `qlc`, `tiny`, `tiny-one-shot`), or path of a
-    /// profile file (`.toml`). `crates/emulator/profiles/` has the built-in ones as files, and `crates/emulator/src/profile.rs` explains
-    /// each key. Built-in ones with little protected memory are served with 64 MiB of it.
-    pub profile: String,
-    /// Where the content lives.
-    pub backing: Backing,
-    /// What an acknowledged write survives, for a device in a file, or with `volatile_cache` a flush (`docs/durability.md`). It is fixed
-    /// when the device is made.
-    pub durability: Durability,
-    /// Flash takes as long as the NAND would; without it, no time.
-    pub pacing: bool,
-    /// Seed of factory bad blocks and of everything else that is drawn. An existing device has the one that it was made with, and
-    /// another one here is a warning.
-    pub seed: u64,
-    /// Memory that survives a power cut, as capacitors make it; if absent, the profile says how much.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protected_memory: Option<Size>,
-    /// Acknowledge writes before they are on flash, for a device without protected memory: hosts flush, as they do with a
-    /// drive that has such a cache. An existing device with protected memory has no such cache, and this is a warning.
-    pub volatile_cache: bool,
-}
-
-impl Default for Device {
-    fn default() -> Device {
-        Device {
-            profile: "cnex-1tb".to_string(),
-            backing: Backing::File,
-            durability: Durability::Process,
-            pacing: false,
-            seed: 1,
-            protected_memory: None,
-            volatile_cache: false,
-        }
-    }
-}
-
 /// How dies are shared out. What is absent follows from the device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -246,12 +187,11 @@ impl Setup {
         for path in [Some(data), socket.as_mut(), blocks_socket.as_mut()].into_iter().flatten() {
             *path = folder.join(&*path);
         }
-        if self.device.profile.ends_with(".toml") {
-            self.device.profile = folder.join(&self.device.profile).display().to_string();
-        }
+        self.devices.relative_to(folder);
     }
 
     fn check(&self) -> Result<(), SetupError> {
+        self.devices.check().map_err(SetupError::Value)?;
         let tenants = names("tenant", self.tenants.iter().map(|tenant| &tenant.name))?;
         let vssds = names("vssd", self.vssds.iter().map(|vssd| &vssd.name))?;
         let volumes = names("volume", self.volumes.iter().map(|volume| &volume.name))?;
@@ -405,14 +345,18 @@ mod test {
         let text = "[server]\nsocket = \"/run/c\"\nblocks_socket = \"b\"\n[device]\nprofile = \"p.toml\"\n";
         let mut setup = Setup::from_toml(text).unwrap();
         setup.relative_to(Path::new("/etc/diecut"));
-        let Server { data, socket, blocks_socket, .. } = setup.server;
+        let Server { data, socket, blocks_socket, .. } = setup.server.clone();
         assert_eq!(data, Path::new("/etc/diecut/diecut-data"));
         assert_eq!((socket, blocks_socket), (Some("/run/c".into()), Some("/etc/diecut/b".into())));
-        assert_eq!(setup.device.profile, "/etc/diecut/p.toml");
+        let profile = |setup: &Setup| match setup.devices.only() {
+            Ok(Device::Emulated(device)) => device.profile.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(profile(&setup), "/etc/diecut/p.toml");
         let mut built_in = Setup::default();
         built_in.relative_to(Path::new(""));
         assert_eq!(
-            (built_in.device.profile.as_str(), built_in.server.data),
+            (profile(&built_in).as_str(), built_in.server.data.clone()),
             ("cnex-1tb", "diecut-data".into())
         );
     }

@@ -189,7 +189,7 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_machine_dies() {
         let changes = FileChanges::default();
         let options = Options { changes: Some(changes.clone()), ..Options::default() };
         let device = Device::open(&image, options).unwrap();
-        let geometry = device.profile().geometry;
+        let geometry = device.emulated().profile().geometry;
         let pool = PoolConfig { levels: PoolConfig::levels_of(&geometry, 4), ..PoolConfig::default() };
         let config = ShardConfig { pool, volatile_cache: volatile, ..ShardConfig::default() };
         let listen = vec!["127.0.0.1:0".parse().unwrap()];

@@ -37,6 +37,8 @@ pub(crate) struct Announcement<'a> {
     /// What hosts dial.
     pub told: &'a [SocketAddr],
     pub place: &'a str,
+    /// What the device is.
+    pub what: &'a str,
     pub room: &'a str,
     pub memory: &'a str,
     pub socket: &'a Path,
@@ -45,12 +47,12 @@ pub(crate) struct Announcement<'a> {
 impl Announcement<'_> {
     /// The text, with how to connect and where to look next.
     pub fn text(&self, status: &diecut_shard::control::Status, device: DeviceTraits) -> String {
-        let Announcement { listen, told, place, room, memory, socket } = *self;
+        let Announcement { listen, told, place, what, room, memory, socket } = *self;
         use std::fmt::Write;
         let mut text = String::new();
         for one in &status.devices {
             let raw = Size(one.raw_capacity_bytes);
-            let _ = writeln!(text, "device     {} in {place}: {raw} raw, emulated", one.name);
+            let _ = writeln!(text, "device     {} in {place}: {raw} raw, {what}", one.name);
         }
         if let Some(pacing) = device.pacing {
             let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));

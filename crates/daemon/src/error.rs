@@ -1,6 +1,7 @@
 //! Why a server does not start, and what people are told though it does.
 
 use diecut_devices::DeviceError;
+use diecut_devices::local::LocalError;
 use diecut_reactor::ReactorError;
 use diecut_recording::StartError;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ pub enum ServeError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A file or a block device that is to be a device, or was.
+    #[error(transparent)]
+    Local(#[from] LocalError),
     /// The recording.
     #[error(transparent)]
     Recording(#[from] StartError),

@@ -6,25 +6,28 @@ use crate::announcement::{Announcement, about_room};
 use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
-use crate::device::{Opened, check_image, image_path, mark_made, open_device, pending_path, volatile_cache};
+use crate::device;
 use crate::error::{ServeError, file_error, warn};
 use crate::folder::{DataFolder, looseness};
-use crate::http::{self, DeviceTraits, router_with};
+use crate::http::{self, router_with};
+use crate::opened::{Age, Mark, News, Opened, Shown};
 use crate::panics::{self, Panics};
+use crate::places;
+pub use crate::recording::Recording;
 use crate::resources::{self, MemoryPlan};
 use crate::shards::{self, check_cores, check_shards};
 use crate::signals;
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
-use diecut_api::setup::{Backing, Durability, Setup};
+use diecut_api::setup::{Durability, Setup};
 use diecut_devices::{Device, Options, Room};
-use diecut_reactor::{IoFile, Reactor, ReactorConfig, ReactorHandle};
+use diecut_reactor::{Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
 use diecut_shard::control::{ControlRequest, ControlResponse, Status, is_name_by_the_rule};
 use diecut_shard::{Shard, ShardConfig};
 use diecut_units::Time;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,31 +49,6 @@ impl ControlPort for ReactorPort {
             }),
         );
         Box::pin(async move { if sent { receiver.await.map_err(|_| Gone) } else { Err(Gone) } })
-    }
-}
-
-/// Where a run is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recording {
-    /// The file; it must not exist yet.
-    pub path: PathBuf,
-    /// It ends before it is longer, in bytes.
-    pub size_max_bytes: u64,
-}
-
-impl Recording {
-    fn create(&self, setup: &Setup) -> Result<std::fs::File, ServeError> {
-        let image = image_path(setup);
-        if setup.device.backing == Backing::File && image.exists() {
-            return Err(ServeError::Setup(format!(
-                "a recording begins with a new device, but there is one already: {}; name another data folder (--data)",
-                image.display()
-            )));
-        }
-        use std::os::unix::fs::OpenOptionsExt;
-        // It tells of names and addresses.
-        let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&self.path);
-        file.map_err(file_error(&self.path, "a recording cannot be made there"))
     }
 }
 
@@ -129,16 +107,24 @@ async fn status_of(port: &dyn ControlPort) -> Result<Status, ServeError> {
 async fn settle(
     setup: &Setup,
     options: ServeOptions<'_>,
-    opened: (bool, &[Difference]),
+    opened: (Age, &[Difference]),
     listen: &str,
     port: &dyn ControlPort,
 ) -> Result<Status, ServeError> {
-    let (is_new, of_device) = opened;
+    let (age, of_device) = opened;
     let told = |status: &Status| convert::status(status.clone(), listen, None);
     let mut status = status_of(port).await?;
+    let pending = places::pending(setup);
+    let is_new = match age {
+        Age::New => true,
+        Age::Unserved if status.tenants.is_empty() => {
+            std::fs::write(&pending, "").map_err(file_error(&pending, "cannot be made"))?;
+            true
+        }
+        Age::Unserved | Age::Served => false,
+    };
     // A first start that was cut goes on where it was.
-    let pending = pending_path(setup);
-    let is_pending = !is_new && setup.device.backing == Backing::File && pending.exists();
+    let is_pending = age != Age::New && pending.exists();
     if is_new || is_pending || options.apply {
         let refused = apply(setup, &told(&status), port).await;
         refused.iter().skip(usize::from(is_new)).for_each(|problem| warn(&problem.message));
@@ -169,8 +155,14 @@ fn check(setup: &Setup, is_recorded: bool) -> Result<(), ServeError> {
 }
 
 /// What people hear about the room of a device in a file; nothing of one in memory.
-fn room_of(device: &Device, image: Option<&Path>, durability: Durability) -> Result<String, ServeError> {
-    let (Some(path), Some(support)) = (image, device.room_support()) else { return Ok(String::new()) };
+fn room_of(
+    device: &Device,
+    image: Option<&Path>,
+    durability: Option<Durability>,
+) -> Result<String, ServeError> {
+    let (Some(path), Some(support), Some(durability)) = (image, device.room_support(), durability) else {
+        return Ok(String::new());
+    };
     if durability == Durability::Process {
         diecut_devices::tell_of_bus_errors(path);
     }
@@ -182,7 +174,7 @@ fn room_of(device: &Device, image: Option<&Path>, durability: Durability) -> Res
 fn start(
     reactor_config: &ReactorConfig,
     shards: u16,
-    (device, options): (Device, &Options),
+    (device, recipe): (Device, Option<Options>),
     config: ShardConfig,
     panics: &Panics,
     recorded: Option<(&Recording, std::fs::File)>,
@@ -191,12 +183,14 @@ fn start(
         let mut first = config.clone();
         panics.fill(&mut first);
         let makes = panics::makes(device, shards, &first);
-        let revival = panics::revival(panics.clone(), options.clone(), shards, config);
-        return Ok(Reactor::start_with(reactor_config, makes, Some(revival))?);
+        // A drive is opened again by the next process only.
+        let revival = recipe.map(|options| panics::revival(panics.clone(), options, shards, config));
+        return Ok(Reactor::start_with(reactor_config, makes, revival)?);
     };
     let limits = RecordOptions { size_max_bytes: recording.size_max_bytes, ..RecordOptions::default() };
     // Looked at here, where a refusal can still be told; the shard's own clock starts on its thread.
-    let mut start = Start::new(device.profile(), options, &config, Time::ZERO)?;
+    let options = recipe.expect("a recording of a drive was refused");
+    let mut start = Start::new(device.emulated().profile(), &options, &config, Time::ZERO)?;
     let make = move |now: Time| {
         start.started_ns = now.0;
         Recorded::new(Shard::new(device, config, now), &start, file, limits)
@@ -260,40 +254,25 @@ pub fn serve(
     let shards = setup.server.shards;
     let recording = serve_options.recording;
     check(setup, recording.is_some())?;
+    let wanted = device::wanted(setup)?;
     let listen = resolve("server.listen", &setup.server.listen)?;
     let advertised = resolve_advertised(&setup.server.advertise)?;
     let started_at = Instant::now();
     let mut folder = DataFolder::take(&setup.server.data, &setup.server.socket_path())?;
-    check_image(setup)?;
+    device::check_folder(wanted, setup)?;
     let panics = Panics::open(&setup.server.data);
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
-    let Opened { mut device, options, place, made: [mut image, pending], is_new, differences } =
-        open_device(setup, serve_options.file, serve_options.is_profile_named)?;
-    let image_file = (setup.device.backing == Backing::File).then(|| image_path(setup));
-    let durability = match device.sync_file() {
-        Some(_) => Durability::Machine,
-        None => Durability::Process,
-    };
-    let room = room_of(&device, image_file.as_deref(), durability)?;
+    let opened = device::open(wanted, setup, serve_options.file, serve_options.is_profile_named)?;
+    check_shards(shards, opened.cut.geometry.channels)?;
+    let mut config = shards::config(setup, &opened)?;
+    let Opened { mut device, shown, traits, io, recipe, news, .. } = opened;
+    let Shown { name, place, what, file: image_file } = shown;
+    let News { age, made: [mut image, pending], mark, differences } = news;
+    let room = room_of(&device, image_file.as_deref(), traits.durability)?;
     let private = [Some(setup.server.data.clone()), image_file.clone()];
     private.iter().flatten().filter_map(|path| looseness(path)).for_each(|text| warn(&text));
-    let profile = device.profile().clone();
-    tracing::info!(place, profile = profile.name, shards, "opening the device");
-    check_shards(shards, profile.geometry.channels)?;
-    if durability == Durability::Machine && shards != 1 {
-        return Err(ServeError::Setup(format!(
-            "the device in {place} was made with device.durability = \"machine\", which is for one shard, and the server shall have \
-             {shards}: start it with one (--shards 1)"
-        )));
-    }
-    let volatile_cache = volatile_cache(setup, profile.protected_memory_bytes, is_new)?;
-    let traits = DeviceTraits {
-        pacing: Some(setup.device.pacing),
-        durability: image_file.is_some().then_some(durability),
-        volatile_cache: Some(volatile_cache),
-    };
-    let mut config = shards::config(setup, &profile, volatile_cache)?;
+    tracing::info!(place, name, shards, "opening the device");
     config.target.advertised = if advertised.is_empty() { listen.clone() } else { advertised.clone() };
     let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
     config.target.memory.limit_bytes = memory.at_start();
@@ -311,13 +290,13 @@ pub fn serve(
         is_closed: true,
         blocks,
         connections,
-        io: device.sync_file().map(IoFile::Synced),
+        io,
         rooms,
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),
     };
     let reactor =
-        start(&reactor_config, shards, (device, &options), config, &panics, recording.zip(record_to))?;
+        start(&reactor_config, shards, (device, recipe), config, &panics, recording.zip(record_to))?;
     // What is open of the device is the threads' alone, so that they can open it again.
     drop(reactor_config);
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
@@ -332,7 +311,7 @@ pub fn serve(
     let listen: Vec<String> = reactor.addresses().iter().map(ToString::to_string).collect();
     let listen = listen.join(", ");
     let outcome = runtime.block_on(async {
-        let status = settle(setup, serve_options, (is_new, &differences), &listen, &*port).await?;
+        let status = settle(setup, serve_options, (age, &differences), &listen, &*port).await?;
         resources::trim();
         let rest_bytes = resources::rest_bytes(&reactor.handle());
         memory.check(rest_bytes).map_err(ServeError::Setup)?;
@@ -341,9 +320,7 @@ pub fn serve(
         // All of it is there now, and hosts find it.
         reactor.open();
         image.keep();
-        if setup.device.backing == Backing::File {
-            mark_made(setup);
-        }
+        mark.iter().for_each(Mark::leave);
         folder.keep();
         drop(pending);
         control.set_nonblocking(true)?;
@@ -362,7 +339,8 @@ pub fn serve(
         tracing::info!(path = %socket.display(), "listening, administrators");
         warn_about(&status);
         let memory = &memory.describe(rest_bytes);
-        let lines = Announcement { listen: &listen, told: &told, place: &place, room: &room, memory, socket };
+        let lines =
+            Announcement { listen: &listen, told: &told, place: &place, what, room: &room, memory, socket };
         announce(&lines.text(&status, traits));
         let stopped = signals::stop_of(signals);
         let routes = router_with(Arc::clone(&port), listen, image_file, traits, panics);

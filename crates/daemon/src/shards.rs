@@ -1,8 +1,8 @@
 //! What a set-up says of shards and of the pool of erase blocks that they divide.
 
 use crate::error::{ServeError, file_error};
+use crate::opened::Opened;
 use diecut_api::setup::Setup;
-use diecut_devices::Profile;
 use diecut_shard::{BucketSize, DeviceShaper, PoolConfig, ShardConfig, TokenUnit};
 use diecut_spec::Amount;
 use diecut_units::{Geometry, Span};
@@ -12,17 +12,20 @@ use std::path::Path;
 ///
 /// # Errors
 /// Names the key that asks for what cannot be.
-pub fn config(setup: &Setup, profile: &Profile, volatile_cache: bool) -> Result<ShardConfig, ServeError> {
+pub fn config(setup: &Setup, opened: &Opened) -> Result<ShardConfig, ServeError> {
     let mut config = ShardConfig {
-        pool: pool_config(&setup.pool, &profile.geometry)?,
-        device_name: profile.name.clone(),
-        volatile_cache,
+        pool: pool_config(&setup.pool, &opened.cut.geometry)?,
+        device_name: opened.shown.name.clone(),
+        volatile_cache: opened.traits.volatile_cache == Some(true),
         new_pool_uuid: random_uuid()?,
         slow_after: slow_after(setup.server.slow_after_us)?,
         ..ShardConfig::default()
     };
     config.admission.device_shaper = device_shaper(&setup.pool, setup.server.shards)?;
-    config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
+    config.pool.nonces = opened.cut.nonces;
+    if let Some(cycles) = opened.cut.endurance_cycles {
+        config.pool.wear.endurance_cycles = cycles.max(1);
+    }
     Ok(config)
 }
 
@@ -36,11 +39,18 @@ fn slow_after(us: u64) -> Result<Span, ServeError> {
     Err(ServeError::Setup(format!("server.slow_after_us = {us}: use {least} to {most} (5000 is usual)")))
 }
 
-fn random_uuid() -> Result<[u8; 16], ServeError> {
+/// Bytes that nobody guesses.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], ServeError> {
     let path = Path::new("/dev/urandom");
-    let mut bytes = [0; 16];
+    let mut bytes = [0; N];
     let mut file = std::fs::File::open(path).map_err(file_error(path, "cannot be read"))?;
     std::io::Read::read_exact(&mut file, &mut bytes).map_err(file_error(path, "cannot be read"))?;
+    Ok(bytes)
+}
+
+/// A UUID that nobody else has.
+pub fn random_uuid() -> Result<[u8; 16], ServeError> {
+    let mut bytes: [u8; 16] = random_bytes()?;
     // RFC 9562: version 4, variant 10b.
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -49,7 +59,7 @@ fn random_uuid() -> Result<[u8; 16], ServeError> {
 
 fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<PoolConfig, ServeError> {
     let refuse = |text: String| Err(ServeError::Setup(text));
-    let defaults = PoolConfig::default();
+    let defaults = PoolConfig::suited_to(geometry);
     let soft_planes_per_die = wanted.soft_planes_per_die.unwrap_or(defaults.soft_planes_per_die);
     if !(1..=16).contains(&soft_planes_per_die) {
         return refuse(format!("pool.soft_planes_per_die = {soft_planes_per_die}: use 1 to 16"));
@@ -78,8 +88,7 @@ fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<
         diecut_api::setup::DiePlacement::Pack => diecut_shard::DiePlacement::Pack,
         diecut_api::setup::DiePlacement::Spread => diecut_shard::DiePlacement::Spread,
     };
-    let wear = PoolConfig::suited_to(geometry).wear;
-    Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, wear, ..defaults })
+    Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, ..defaults })
 }
 
 /// Bytes that a token of the device is worth.

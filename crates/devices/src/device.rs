@@ -1,20 +1,29 @@
 //! One device of any kind, and what a driver asks it beyond the flash contract.
 
 use crate::{DeviceError, Options, Profile, RoomSupport, RoomWorker, SyncFile};
-use diecut_emulator::DieStatistics;
-use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media};
+use diecut_drives::DriveMedium;
+use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::path::Path;
 
 /// A device of one of the kinds that there are.
+#[allow(clippy::large_enum_variant, reason = "a shard has one, and each command would go through a pointer")]
 pub enum Device {
     /// Emulated NAND.
     Emulated(diecut_emulator::Device),
+    /// A drive that hides its flash. Its driver carries out all that it asks for ([`Media::take_intents`]).
+    Drive(DriveMedium),
 }
 
 impl From<diecut_emulator::Device> for Device {
     fn from(device: diecut_emulator::Device) -> Device {
         Device::Emulated(device)
+    }
+}
+
+impl From<DriveMedium> for Device {
+    fn from(drive: DriveMedium) -> Device {
+        Device::Drive(drive)
     }
 }
 
@@ -36,45 +45,34 @@ impl Device {
         Ok(Device::Emulated(diecut_emulator::Device::open(path, options)?))
     }
 
-    /// The emulator behind it, which can be asked and told what no other device can: faults, power, times of its parts.
+    /// The emulator behind it, which can be asked and told what no other device can: profile and seed, erases, faults, power, times of its
+    /// parts. `None` of a drive.
+    #[inline]
+    pub fn as_emulated(&self) -> Option<&diecut_emulator::Device> {
+        match self {
+            Device::Emulated(device) => Some(device),
+            Device::Drive(_) => None,
+        }
+    }
+
+    /// See [`Device::as_emulated`]; for those who made it and know that it is one.
+    ///
+    /// # Panics
+    /// If it is a drive.
     #[inline]
     pub fn emulated(&self) -> &diecut_emulator::Device {
-        let Device::Emulated(device) = self;
-        device
+        self.as_emulated().expect("only emulated devices are made here")
     }
 
     /// See [`Device::emulated`].
+    ///
+    /// # Panics
+    /// If it is a drive.
     #[inline]
     pub fn emulated_mut(&mut self) -> &mut diecut_emulator::Device {
-        let Device::Emulated(device) = self;
-        device
-    }
-
-    /// The profile it was made from.
-    pub fn profile(&self) -> &Profile {
         match self {
-            Device::Emulated(device) => device.profile(),
-        }
-    }
-
-    /// The seed it was made with.
-    pub fn seed(&self) -> u64 {
-        match self {
-            Device::Emulated(device) => device.seed(),
-        }
-    }
-
-    /// Erases of an erase block since the device was made.
-    pub fn erase_count(&self, block: EraseBlockAddress) -> u32 {
-        match self {
-            Device::Emulated(device) => device.erase_count(block),
-        }
-    }
-
-    /// What all dies did since the device was made or opened.
-    pub fn statistics(&self) -> DieStatistics {
-        match self {
-            Device::Emulated(device) => device.statistics(),
+            Device::Emulated(device) => device,
+            Device::Drive(_) => panic!("only emulated devices are made here"),
         }
     }
 
@@ -82,6 +80,7 @@ impl Device {
     pub fn room_support(&self) -> Option<RoomSupport> {
         match self {
             Device::Emulated(device) => device.room_support(),
+            Device::Drive(_) => None,
         }
     }
 
@@ -93,6 +92,7 @@ impl Device {
     pub fn room_worker(&mut self) -> Option<RoomWorker> {
         match self {
             Device::Emulated(device) => device.room_worker(),
+            Device::Drive(_) => None,
         }
     }
 
@@ -100,6 +100,7 @@ impl Device {
     pub fn sync_file(&self) -> Option<SyncFile> {
         match self {
             Device::Emulated(device) => device.sync_file(),
+            Device::Drive(_) => None,
         }
     }
 }
@@ -109,6 +110,7 @@ impl Media for Device {
     fn geometry(&self) -> &Geometry {
         match self {
             Device::Emulated(device) => device.geometry(),
+            Device::Drive(drive) => drive.geometry(),
         }
     }
 
@@ -116,6 +118,7 @@ impl Media for Device {
     fn capabilities(&self) -> &Capabilities {
         match self {
             Device::Emulated(device) => device.capabilities(),
+            Device::Drive(drive) => drive.capabilities(),
         }
     }
 
@@ -123,12 +126,14 @@ impl Media for Device {
     fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
         match self {
             Device::Emulated(device) => device.is_factory_bad(block),
+            Device::Drive(drive) => drive.is_factory_bad(block),
         }
     }
 
     fn protected_memory(&self) -> Option<ProtectedMemory> {
         match self {
             Device::Emulated(device) => device.protected_memory(),
+            Device::Drive(drive) => drive.protected_memory(),
         }
     }
 
@@ -137,6 +142,14 @@ impl Media for Device {
     fn submit(&mut self, command: Command, now: Time) {
         match self {
             Device::Emulated(device) => device.submit(command, now),
+            Device::Drive(drive) => drive.submit(command, now),
+        }
+    }
+
+    fn flush(&mut self, token: MediaToken, now: Time) {
+        match self {
+            Device::Emulated(device) => device.flush(token, now),
+            Device::Drive(drive) => drive.flush(token, now),
         }
     }
 
@@ -144,6 +157,7 @@ impl Media for Device {
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
         match self {
             Device::Emulated(device) => device.advance(now, completions),
+            Device::Drive(drive) => drive.advance(now, completions),
         }
     }
 
@@ -151,6 +165,7 @@ impl Media for Device {
     fn make_room(&mut self, block: EraseBlockAddress, now: Time) -> bool {
         match self {
             Device::Emulated(device) => device.make_room(block, now),
+            Device::Drive(drive) => drive.make_room(block, now),
         }
     }
 
@@ -158,6 +173,7 @@ impl Media for Device {
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
         match self {
             Device::Emulated(device) => device.discard(block, now),
+            Device::Drive(drive) => drive.discard(block, now),
         }
     }
 
@@ -165,6 +181,7 @@ impl Media for Device {
     fn take_intents(&mut self, intents: &mut Vec<Intent>) {
         match self {
             Device::Emulated(device) => device.take_intents(intents),
+            Device::Drive(drive) => drive.take_intents(intents),
         }
     }
 
@@ -172,6 +189,7 @@ impl Media for Device {
     fn intent_done(&mut self, done: IntentDone, now: Time) {
         match self {
             Device::Emulated(device) => device.intent_done(done, now),
+            Device::Drive(drive) => drive.intent_done(done, now),
         }
     }
 
@@ -179,6 +197,7 @@ impl Media for Device {
     fn next_event(&self) -> Time {
         match self {
             Device::Emulated(device) => device.next_event(),
+            Device::Drive(drive) => drive.next_event(),
         }
     }
 }
@@ -187,6 +206,7 @@ impl Divide for Device {
     fn empty_part(&mut self) -> Device {
         match self {
             Device::Emulated(device) => Device::Emulated(device.empty_part()),
+            Device::Drive(drive) => Device::Drive(drive.empty_part()),
         }
     }
 
@@ -194,20 +214,24 @@ impl Divide for Device {
     fn owns(&self, channel: u16) -> bool {
         match self {
             Device::Emulated(device) => device.owns(channel),
+            Device::Drive(drive) => drive.owns(channel),
         }
     }
 
     fn is_quiet(&self, channel: u16) -> bool {
         match self {
             Device::Emulated(device) => device.is_quiet(channel),
+            Device::Drive(drive) => drive.is_quiet(channel),
         }
     }
 
     /// # Panics
-    /// If the other part is of another kind, too.
+    /// If the other part is of another kind.
     fn take_channel(&mut self, from: &mut Device, channel: u16) {
         match (self, from) {
             (Device::Emulated(device), Device::Emulated(from)) => device.take_channel(from, channel),
+            (Device::Drive(drive), Device::Drive(from)) => drive.take_channel(from, channel),
+            _ => panic!("parts of one device are of one kind"),
         }
     }
 }

@@ -57,7 +57,7 @@ fn a_drive_is_formatted_and_its_label_changed() {
     let folder = folder();
     let device = own(&file(folder.path(), SIZE + 777, &[]));
     assert!(matches!(device.label(), Err(LabelingError::Label(LabelError::Missing))));
-    device.format(&label(1, 2, 5), false).unwrap();
+    device.format(&label(1, 2, 5), false, || Ok(())).unwrap();
     let found = device.label().unwrap();
     assert_eq!((found.label, found.other), (label(1, 2, 5), OtherCopy::Same));
     let contents = device.contents().unwrap();
@@ -80,13 +80,13 @@ fn what_lies_there_is_refused_unless_forced() {
     let path = file(folder.path(), SIZE, &btrfs);
     let before = std::fs::read(&path).unwrap();
     let device = own(&path);
-    let error = device.format(&label(1, 2, 1), false).unwrap_err().to_string();
+    let error = device.format(&label(1, 2, 1), false, || Ok(())).unwrap_err().to_string();
     assert!(
         error.contains("holds a Btrfs file system at bytes 65600, 67108928; nothing was written"),
         "{error}"
     );
     assert!(std::fs::read(&path).unwrap() == before, "nothing was written");
-    device.format(&label(1, 2, 1), true).unwrap();
+    device.format(&label(1, 2, 1), true, || Ok(())).unwrap();
     assert_eq!(device.contents().unwrap().found.len(), 1, "only the label is left");
 }
 
@@ -94,21 +94,48 @@ fn what_lies_there_is_refused_unless_forced() {
 fn devices_of_servers_are_told_apart() {
     let folder = folder();
     let device = own(&file(folder.path(), SIZE, &[]));
-    device.format(&label(1, 2, 1), false).unwrap();
-    assert!(matches!(device.format(&label(9, 3, 1), false), Err(LabelingError::Belongs { .. })));
+    device.format(&label(1, 2, 1), false, || Ok(())).unwrap();
+    assert!(matches!(device.format(&label(9, 3, 1), false, || Ok(())), Err(LabelingError::Belongs { .. })));
     for force in [false, true] {
-        assert!(matches!(device.format(&label(1, 3, 1), force), Err(LabelingError::Ours(_))), "{force}");
+        assert!(
+            matches!(device.format(&label(1, 3, 1), force, || Ok(())), Err(LabelingError::Ours(_))),
+            "{force}"
+        );
     }
     assert_eq!(device.label().unwrap().label, label(1, 2, 1), "nothing was written");
-    device.format(&label(9, 3, 1), true).unwrap();
+    device.format(&label(9, 3, 1), true, || Ok(())).unwrap();
     assert_eq!(device.label().unwrap().label, label(9, 3, 1));
+}
+
+/// Goal: what a label promises is there before the label, and after what was there before. Method: a drive with a file system, looked at in between;
+/// and one that takes nothing.
+#[test]
+fn a_label_comes_last() {
+    let folder = folder();
+    let device = own(&file(folder.path(), SIZE, &[(0, b"XFSB"), (67108928, b"_BHRfS_M")]));
+    let fill = || {
+        let contents = device.contents().unwrap();
+        assert!(contents.is_free() && device.label().is_err(), "{contents:?}");
+        Err("it takes nothing".to_owned())
+    };
+    let error = device.format(&label(1, 2, 1), true, fill).unwrap_err().to_string();
+    assert!(error.starts_with("it takes nothing; it has no label now"), "{error}");
+    assert!(matches!(device.label(), Err(LabelingError::Label(LabelError::Missing))));
+    let fill = || {
+        let written = File::options().write(true).open(folder.path().join("drive")).unwrap();
+        written.write_all_at(b"filled", 67108864).map_err(|error| error.to_string())
+    };
+    device.format(&label(1, 2, 1), false, fill).unwrap();
+    let mut bytes = [0; 6];
+    File::open(folder.path().join("drive")).unwrap().read_exact_at(&mut bytes, 67108864).unwrap();
+    assert_eq!(&bytes, b"filled");
 }
 
 #[test]
 fn a_drive_that_is_too_small_is_refused() {
     let folder = folder();
     let device = own(&file(folder.path(), SIZE - 1, &[]));
-    let error = device.format(&label(1, 2, 1), true).unwrap_err().to_string();
+    let error = device.format(&label(1, 2, 1), true, || Ok(())).unwrap_err().to_string();
     assert_eq!(error, "it has 136314879 bytes, and 136314880 are needed for how it is cut");
     let tiny = LocalDevice::open(&file(&folder.path().join("."), 100, &[]), Access::Look).unwrap();
     assert!(matches!(tiny.label(), Err(LabelingError::Label(LabelError::Missing))));
@@ -227,13 +254,13 @@ fn a_format_that_is_cut_short_is_begun_again() {
     for steps in 0..40 {
         let mut drive = Drive::new();
         drive.left = steps;
-        let done = format(&mut drive, &Contents::default(), &label(1, 2, 1), false).is_ok();
+        let done = format(&mut drive, &Contents::default(), &label(1, 2, 1), false, || Ok(())).is_ok();
         drive.cut(&mut random);
         match read_label(&drive) {
             Ok(found) => assert_eq!(found.label, label(1, 2, 1)),
             Err(LabelingError::Label(LabelError::Missing | LabelError::Damaged)) => {
                 assert!(!done, "{steps}");
-                format(&mut drive, &Contents::default(), &label(1, 2, 1), true).unwrap();
+                format(&mut drive, &Contents::default(), &label(1, 2, 1), true, || Ok(())).unwrap();
                 assert_eq!(read_label(&drive).unwrap().other, OtherCopy::Same);
             }
             Err(error) => panic!("{steps}: {error}"),

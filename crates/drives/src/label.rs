@@ -17,8 +17,8 @@
 //! |     98 |    2 | device_count    | devices that follow, 64 at most                                     |
 //! |    100 |    4 | blocks_per_lane | erase blocks of a lane                                              |
 //! |    104 |    8 | block_size      | bytes of an erase block                                             |
-//! |    112 |    8 | system_first    | first erase block of catalog and block states, counted over lanes   |
-//! |    120 |    8 | system_blocks   | how many                                                            |
+//! |    112 |    8 | system_first    | of each lane the first erase block of catalog and block states      |
+//! |    120 |    8 | system_blocks   | how many of them each lane has                                      |
 //! |    128 | 32*n | devices         | UUID (16), state (1: 0 there, 1 joining, 2 lost, 3 leaving), zeros (7), epoch since when (8) |
 //!
 //! The rest is zero. A change overwrites the older copy first; the other one follows when a flush has covered that
@@ -93,7 +93,7 @@ pub struct Label {
     pub secret: [u8; 16],
     /// How the device is cut.
     pub shape: DriveShape,
-    /// First erase block of catalog and block states, and how many there are.
+    /// Of each lane: the first erase block of catalog and block states, and how many there are.
     pub system: (u64, u64),
     /// All devices of the pool, this one too.
     pub devices: Vec<LabelDevice>,
@@ -240,8 +240,7 @@ impl Label {
             return Err(LabelError::Senseless("no drive is cut like that"));
         }
         let system = (stored.system_first.get(), stored.system_blocks.get());
-        let blocks = u64::from(shape.lanes) * u64::from(shape.blocks_per_lane);
-        if system.0.checked_add(system.1).is_none_or(|end| end > blocks) {
+        if system.0.checked_add(system.1).is_none_or(|end| end > u64::from(shape.blocks_per_lane)) {
             return Err(LabelError::Senseless("its system area is outside"));
         }
         let count = usize::from(stored.device_count.get());
@@ -323,7 +322,7 @@ mod test {
             view: [1, 2, 3, 4, 5, 6, 7, 8],
             secret: [0x5e; 16],
             shape: DriveShape { lanes: 4, block_size_bytes: 64 << 20, blocks_per_lane: 1023 },
-            system: (4090, 2),
+            system: (1021, 2),
             devices: vec![device(0xd1, Membership::There, 1), device(0xd2, Membership::Lost, 3)],
         }
     }
@@ -345,7 +344,7 @@ mod test {
         expected[98] = 2;
         expected[100..104].copy_from_slice(&[0xff, 0x03, 0, 0]);
         expected[107] = 4;
-        expected[112..114].copy_from_slice(&[0xfa, 0x0f]);
+        expected[112..114].copy_from_slice(&[0xfd, 0x03]);
         expected[120] = 2;
         expected[128..144].fill(0xd1);
         expected[152] = 1;

@@ -81,14 +81,15 @@ impl DriveShape {
         Ok(shape)
     }
 
-    /// Cuts a drive into as many lanes as make sense: the most, up to 16, of which each has 64 erase blocks. A small drive has fewer.
+    /// Cuts a drive into as many lanes as make sense: the most, up to 16, of which each has 64 erase blocks. A small drive has fewer. Erase
+    /// blocks are as in [`DriveShape::plan`].
     ///
     /// # Errors
     /// If the drive is too small for one lane.
-    pub fn suggest(size_bytes: u64) -> Result<DriveShape, ShapeError> {
-        let plans = [16, 8, 4, 2].map(|lanes| DriveShape::plan(size_bytes, lanes, None));
+    pub fn suggest(size_bytes: u64, block_size_bytes: Option<u64>) -> Result<DriveShape, ShapeError> {
+        let plans = [16, 8, 4, 2].map(|lanes| DriveShape::plan(size_bytes, lanes, block_size_bytes));
         let large = plans.into_iter().flatten().find(|shape| shape.blocks_per_lane >= SUGGESTED_BLOCKS_MIN);
-        large.map_or_else(|| DriveShape::plan(size_bytes, 1, None), Ok)
+        large.map_or_else(|| DriveShape::plan(size_bytes, 1, block_size_bytes), Ok)
     }
 
     /// The same in the words of the flash contract: a page is an IU, and has no OOB area.
@@ -148,9 +149,10 @@ mod test {
     #[test]
     fn small_drives_are_suggested_fewer_lanes() {
         for (size, lanes) in [(1u64 << 40, 16), (17 << 30, 16), (16 << 30, 8), (1 << 30, 1), (131 << 20, 1)] {
-            assert_eq!(DriveShape::suggest(size).unwrap().lanes, lanes, "{size}");
+            assert_eq!(DriveShape::suggest(size, None).unwrap().lanes, lanes, "{size}");
         }
-        assert!(matches!(DriveShape::suggest(100 << 20), Err(ShapeError::TooSmall { .. })));
+        assert_eq!(DriveShape::suggest(131 << 20, Some(1 << 20)).unwrap().lanes, 2);
+        assert!(matches!(DriveShape::suggest(100 << 20, None), Err(ShapeError::TooSmall { .. })));
     }
 
     #[test]

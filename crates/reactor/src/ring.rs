@@ -31,7 +31,8 @@ pub enum PageCache {
 /// The ring of one thread on one file or block device.
 ///
 /// It has an open file of its own: the kernel tells each of them once when something that was written could not be made durable, and two
-/// that share one would hide it from each other.
+/// that share one would hide it from each other. The file that it was made of stays open as long as the kernel has commands of the ring, also of a
+/// process that was killed: with that file goes the lock by which a server has a drive alone, and the next one would read what still changes.
 pub struct DriveRing {
     ring: IoUring,
     /// Kept open for the ring.
@@ -92,7 +93,7 @@ impl DriveRing {
             PageCache::Used => 0,
             PageCache::Bypassed => libc::O_DIRECT,
         };
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        let own = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
         let refused = |error: io::Error| {
             let why = format!(
                 "io_uring cannot be used here ({error}); it needs Linux 5.6 or later, /proc/sys/kernel/io_uring_disabled must be 0, \
@@ -103,10 +104,10 @@ impl DriveRing {
         // Completions are posted when the thread enters the kernel anyway, as it does in each round; Linux before 5.19 does not know that.
         let ring = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
         let ring = ring.or_else(|_| IoUring::new(ENTRIES)).map_err(refused)?;
-        ring.submitter().register_files(&[file.as_raw_fd()]).map_err(refused)?;
+        ring.submitter().register_files(&[own.as_raw_fd(), file.as_raw_fd()]).map_err(refused)?;
         Ok(DriveRing {
             ring,
-            _file: file,
+            _file: own,
             under_way: Slab::new(),
             waiting: VecDeque::new(),
             unsubmitted: 0,

@@ -5,6 +5,7 @@ use diecut_media::*;
 use diecut_reactor::{DriveRing, PageCache};
 use diecut_testing::driven::{CarryOut, Driven};
 use diecut_testing::mounted::in_small_file_system;
+use diecut_testing::wait::wait_until;
 use diecut_units::*;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -387,4 +388,21 @@ fn a_medium_lives_without_discards() {
         let operation = conformance::program_of(&medium, block, 0, 1, 1);
         assert_eq!(conformance::execute(&mut medium, &mut now, operation).result, Ok(()));
     }
+}
+
+/// Goal: nobody else gets a drive while the kernel still has commands of who had it, as after a kill. Method: who locked it lets go of all but the ring.
+#[test]
+fn a_ring_keeps_its_lock() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("drive");
+    let open = || File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    let file = open();
+    file.set_len(SIZE_BYTES).unwrap();
+    file.try_lock().unwrap();
+    let mut ring = ring(&file);
+    drop(file);
+    assert!(open().try_lock().is_err(), "the ring is there");
+    assert_eq!(write(&mut ring, 0, &[&[1; 4096]]), Ok(()));
+    drop(ring);
+    wait_until(|| "the lock stays", || open().try_lock().is_ok());
 }

@@ -93,7 +93,7 @@ pub struct VolumeSummary {
 impl Summary {
     /// What a shard has done so far.
     pub fn of(shard: &Shard<Device>) -> Summary {
-        let device = shard.media();
+        let device = shard.media().emulated();
         let geometry = device.geometry();
         let blocks = geometry.all_dies().flat_map(|die| {
             (0..geometry.erase_blocks_per_die()).map(move |index| die.erase_block(BlockIndex(index)))

@@ -278,7 +278,7 @@ impl Shards {
     }
     /// IUs that chips programmed, and erases.
     pub fn chips(&self) -> (u64, u64) {
-        let each = self.shards.iter().map(|shard| shard.media().statistics());
+        let each = self.shards.iter().map(|shard| shard.media().emulated().statistics());
         each.fold((0, 0), |sum, one| (sum.0 + one.programmed_bytes / 4096, sum.1 + one.erases))
     }
     /// Reads that each die of the device did, in order.
@@ -296,10 +296,9 @@ impl Shards {
         for die in geometry.all_dies() {
             let owner = self.shards.iter().find(|shard| shard.media().owns(die.channel.0));
             let blocks = (0..geometry.erase_blocks_per_die()).map(diecut_units::BlockIndex);
-            counts.extend(
-                blocks
-                    .map(|index| owner.map_or(0, |shard| shard.media().erase_count(die.erase_block(index)))),
-            );
+            counts.extend(blocks.map(|index| {
+                owner.map_or(0, |shard| shard.media().emulated().erase_count(die.erase_block(index)))
+            }));
         }
         counts
     }

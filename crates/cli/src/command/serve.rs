@@ -106,8 +106,11 @@ impl Serve {
             setup.server.socket = socket;
         }
         let is_profile_named = self.profile.is_some();
-        if let Some(profile) = self.profile {
-            setup.device.profile = profile;
+        if let Some(profile) = self.profile
+            && let Err(message) = setup.devices.set_profile(&profile)
+        {
+            eprintln!("error: {message}");
+            return ExitCode::FAILURE;
         }
         if let Some(shards) = self.shards {
             setup.server.shards = shards;

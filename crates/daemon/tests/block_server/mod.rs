@@ -89,7 +89,7 @@ fn server_to_be_killed() {
     let folder = PathBuf::from(folder);
     let text = std::fs::read_to_string(folder.join("setup.toml")).unwrap();
     let mut setup = Setup::from_toml(&text).unwrap();
-    setup.device.profile = folder.join("small.toml").display().to_string();
+    setup.devices.set_profile(&folder.join("small.toml").display().to_string()).unwrap();
     setup.server.listen = vec!["127.0.0.1:0".to_owned()];
     setup.server.data = folder;
     setup.server.shards = std::env::var("DIECUT_TEST_SHARDS").unwrap().parse().unwrap();

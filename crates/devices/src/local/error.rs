@@ -42,6 +42,7 @@ pub enum LocalError {
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
+        io::ErrorKind::NotFound => "; see whether the drive is there, and has that name",
         io::ErrorKind::PermissionDenied => "; who is root, or in the group that it belongs to, may",
         io::ErrorKind::ReadOnlyFilesystem => "; its file system, or the drive, takes no writes",
         _ => "",

@@ -82,11 +82,11 @@ pub enum LabelingError {
         needed_bytes: u64,
     },
     /// Something else lies on it.
-    #[error("it holds {}; nothing was written. What it holds is lost if this is forced", .0.join(" and "))]
+    #[error("it holds {}; nothing was written. What it holds is lost if this is forced (--force)", .0.join(" and "))]
     Holds(Vec<String>),
     /// It was a device of diecut before.
     #[error(
-        "it is the device {device} of the server {server}; nothing was written. What that server has on it is lost if this is forced"
+        "it is the device {device} of the server {server}; nothing was written. What that server has on it is lost if this is forced (--force)"
     )]
     Belongs {
         /// Its UUID.
@@ -116,6 +116,9 @@ pub enum LabelingError {
     /// After all was written something else is still recognized.
     #[error("it still holds {} after it was overwritten; see whether somebody else writes to it", .0.join(" and "))]
     Remains(Vec<String>),
+    /// What the label promises could not be put on it.
+    #[error("{0}; it has no label now, and what it held is gone")]
+    Filling(String),
     /// The drive failed.
     #[error("its label cannot be {what}: {error}")]
     Io {
@@ -196,15 +199,18 @@ fn write_copies(place: &mut impl LabelPlace, label: &Label, first: LabelCopy) ->
     place.flush().map_err(failed("flushed"))
 }
 
-/// Makes a drive a device of diecut: what is recognized on it, and both of its margins, are zeroed, and it gets a label. `contents` is what lies on it.
+/// Makes a drive a device of diecut: what is recognized on it, and both of its margins, are zeroed, `fill` puts there what the label promises, and it
+/// gets a label. `contents` is what lies on it.
 ///
 /// # Errors
-/// If the drive is too small, or something lies on it and this is not forced. A device of this server is refused in any case: it is to be removed first.
+/// If the drive is too small, or something lies on it and this is not forced. A device of this server is refused in any case: it is to be removed
+/// first. What `fill` says goes on as it is.
 pub fn format(
     place: &mut impl LabelPlace,
     contents: &Contents,
     label: &Label,
     force: bool,
+    fill: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), LabelingError> {
     let (size_bytes, needed_bytes) = (place.size_bytes(), label.shape.needed_bytes());
     if size_bytes < needed_bytes {
@@ -232,6 +238,7 @@ pub fn format(
         zero(place, begin, BLOCK_BYTES.min(size_bytes - begin))?;
     }
     place.flush().map_err(failed("flushed"))?;
+    fill().map_err(LabelingError::Filling)?;
     write_copies(place, label, LabelCopy::First)
 }
 
@@ -287,17 +294,22 @@ impl LocalDevice {
         read_label(&self.buffered()?)
     }
 
-    /// Makes it a device of diecut; see [`format()`]. It looks by itself at what lies there, before and afterwards.
+    /// Makes it a device of diecut; see [`format()`]. It looks by itself at what lies there, before and afterwards. `fill` has it to itself.
     ///
     /// # Errors
     /// See [`format()`].
     ///
     /// # Panics
     /// If it was opened to look at only.
-    pub fn format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
+    pub fn format(
+        &self,
+        label: &Label,
+        force: bool,
+        fill: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), LabelingError> {
         assert_eq!(self.access(), Access::Own, "what is written to is owned");
         let look = || Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"));
-        format(&mut self.buffered()?, &look()?, label, force)?;
+        format(&mut self.buffered()?, &look()?, label, force, fill)?;
         let rest = look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
         let rest: Vec<String> = rest.map(|found| found.words()).collect();
         if rest.is_empty() { Ok(()) } else { Err(LabelingError::Remains(rest)) }

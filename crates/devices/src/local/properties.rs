@@ -4,6 +4,9 @@ use serde::Serialize;
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+/// The largest logical block: what is written at once.
+const BLOCK_BYTES_MAX: u32 = 4096;
+
 /// What it is to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,6 +79,24 @@ impl Properties {
     /// The zones that it has, if it has any.
     pub fn zones(&self) -> Option<&str> {
         self.zoned.as_deref().filter(|zoned| *zoned != "none")
+    }
+
+    /// What of it speaks against its being a device of diecut, in words.
+    pub fn against(&self) -> Vec<String> {
+        let mut against = Vec::new();
+        if let Some(zoned) = self.zones() {
+            against.push(format!(
+                "it is zoned ({zoned}): it is written in zones only, and erase blocks do not follow them yet"
+            ));
+        }
+        if self.is_read_only {
+            against.push("the kernel takes no writes to it".to_owned());
+        }
+        if self.logical_block_bytes > BLOCK_BYTES_MAX {
+            let bytes = self.logical_block_bytes;
+            against.push(format!("its blocks have {bytes} bytes, and diecut writes {BLOCK_BYTES_MAX}"));
+        }
+        against
     }
 
     fn unknown(kind: DriveKind, size_bytes: u64, takes_direct: bool) -> Properties {

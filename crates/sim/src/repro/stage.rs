@@ -384,7 +384,7 @@ impl Stage {
 
     /// Time that all dies had a command so far, and that their arrays were at work, in nanoseconds.
     pub fn die_busy_ns(&self) -> [u64; 2] {
-        let done = self.shard.media().statistics();
+        let done = self.shard.media().emulated().statistics();
         [done.busy_ns, done.array_busy_ns]
     }
 

@@ -1,11 +1,13 @@
 //! `diecut device`: files and block devices of this machine, without a server.
 
+mod format;
+
 use crate::print;
 use clap::{Args, Subcommand};
 use diecut_devices::local::{
     Access, Contents, DriveKind, FoundLabel, LocalDevice, OtherCopy, Properties, Wipefs,
 };
-use diecut_drives::DriveShape;
+use diecut_drives::{DriveShape, ShapeError};
 use diecut_spec::Size;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -14,13 +16,33 @@ use std::process::ExitCode;
 /// What every drive leaves that hides its dies.
 const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth by weights and rates, and feels the writes of others and what the drive does \
                          inside; `diecut probe` measures which regions disturb each other";
-/// What no server does yet.
-const NOT_SERVED: &str = "no server of this version serves from a device of this kind yet";
-
 #[derive(Subcommand)]
 pub enum Device {
     /// Say what files and block devices are, what lies on them, and whether diecut would take them. Nothing is written.
     Identify(Identify),
+    /// Make a file or a block device a device that a server can serve. What it holds is lost.
+    Format(format::Format),
+}
+
+/// How a drive is cut.
+#[derive(Args)]
+struct Cut {
+    /// Lanes that a drive is cut into; each is owned by one shard of a server. Up to 16 by its size, if nothing is said.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    lanes: Option<u16>,
+    /// Size of an erase block: a power of two from 1 MiB to 256 MiB. 16 MiB or more by the size of the drive, if nothing is said.
+    #[arg(long, value_name = "SIZE")]
+    erase_block: Option<Size>,
+}
+
+impl Cut {
+    fn shape(&self, size_bytes: u64) -> Result<DriveShape, ShapeError> {
+        let block_size_bytes = self.erase_block.map(|size| size.bytes());
+        match self.lanes {
+            Some(lanes) => DriveShape::plan(size_bytes, lanes, block_size_bytes),
+            None => DriveShape::suggest(size_bytes, block_size_bytes),
+        }
+    }
 }
 
 #[derive(Args)]
@@ -28,9 +50,8 @@ pub struct Identify {
     /// Block devices or files.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// Lanes that a drive is to be cut into; each is owned by one shard of a server. Up to 16 by its size, if nothing is said.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    lanes: Option<u16>,
+    #[command(flatten)]
+    cut: Cut,
 }
 
 /// What is known of one path.
@@ -49,7 +70,6 @@ struct Identified {
     /// What speaks against it.
     refusals: Vec<String>,
     isolation: &'static str,
-    served: bool,
 }
 
 #[derive(Serialize)]
@@ -58,6 +78,29 @@ struct Shape {
     block_size_bytes: u64,
     blocks_per_lane: u32,
     usable_bytes: u64,
+}
+
+impl From<DriveShape> for Shape {
+    fn from(shape: DriveShape) -> Shape {
+        Shape {
+            lanes: shape.lanes,
+            block_size_bytes: shape.block_size_bytes,
+            blocks_per_lane: shape.blocks_per_lane,
+            usable_bytes: shape.geometry().raw_capacity_bytes(),
+        }
+    }
+}
+
+impl Shape {
+    fn words(&self) -> String {
+        let (lanes, blocks) = (self.lanes, self.blocks_per_lane);
+        format!(
+            "{lanes} lane{} of {blocks} erase blocks of {}: {}",
+            if lanes == 1 { "" } else { "s" },
+            Size(self.block_size_bytes),
+            Size(self.usable_bytes)
+        )
+    }
 }
 
 #[derive(Serialize)]
@@ -75,9 +118,21 @@ struct Labelled {
 impl Device {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
-        let Device::Identify(identify) = self;
-        identify.run(json)
+        match self {
+            Device::Identify(identify) => identify.run(json),
+            Device::Format(format) => format.run(json),
+        }
     }
+}
+
+/// Tells of a refusal.
+fn complain(message: &str, json: bool) -> ExitCode {
+    if json {
+        eprintln!("{}", serde_json::json!({ "message": message }));
+    } else {
+        eprintln!("error: {message}");
+    }
+    ExitCode::FAILURE
 }
 
 impl Identify {
@@ -87,14 +142,7 @@ impl Identify {
         for path in &self.paths {
             match self.identify(path.clone()) {
                 Ok(identified) => known.push(identified),
-                Err(message) if json => {
-                    eprintln!("{}", serde_json::json!({ "message": message }));
-                    code = ExitCode::FAILURE;
-                }
-                Err(message) => {
-                    eprintln!("error: {message}");
-                    code = ExitCode::FAILURE;
-                }
+                Err(message) => code = complain(&message, json),
             }
         }
         if json {
@@ -104,7 +152,7 @@ impl Identify {
                 print::table(&["device", &one.path.display().to_string()], print::field_rows(rows(one)));
             });
             if !known.is_empty() {
-                print::line(&format!("Nothing was written; {NOT_SERVED}."));
+                print::line("Nothing was written. `diecut device format PATH` makes one of them a device.");
             }
         }
         code
@@ -117,12 +165,9 @@ impl Identify {
         let users = device.users();
         let mut refusals = users.clone();
         refusals.extend(contents.words().into_iter().map(|what| format!("it holds {what}")));
-        let shape = match self.lanes {
-            Some(lanes) => DriveShape::plan(properties.size_bytes, lanes, None),
-            None => DriveShape::suggest(properties.size_bytes),
-        };
+        let shape = self.cut.shape(properties.size_bytes);
         refusals.extend(shape.as_ref().err().map(ToString::to_string));
-        refusals.extend(against(&properties));
+        refusals.extend(properties.against());
         let has_label = contents.found.iter().any(|found| found.kind == "diecut_label");
         let label = match device.label() {
             Ok(found) => Some(labelled(&found)),
@@ -135,40 +180,14 @@ impl Identify {
             path,
             fits: refusals.is_empty(),
             refusals,
-            shape: shape.ok().map(|shape| Shape {
-                lanes: shape.lanes,
-                block_size_bytes: shape.block_size_bytes,
-                blocks_per_lane: shape.blocks_per_lane,
-                usable_bytes: shape.geometry().raw_capacity_bytes(),
-            }),
+            shape: shape.ok().map(Shape::from),
             properties,
             contents,
             users,
             label,
             isolation: ISOLATION,
-            served: false,
         })
     }
-}
-
-/// What of the drive itself speaks against it.
-fn against(properties: &Properties) -> Vec<String> {
-    let mut against = Vec::new();
-    if let Some(zoned) = properties.zones() {
-        against.push(format!(
-            "it is zoned ({zoned}): it is written in zones only, and erase blocks do not follow them yet"
-        ));
-    }
-    if properties.is_read_only {
-        against.push("the kernel takes no writes to it".to_owned());
-    }
-    if properties.logical_block_bytes > 4096 {
-        against.push(format!(
-            "its blocks have {} bytes, and diecut writes 4096",
-            properties.logical_block_bytes
-        ));
-    }
-    against
 }
 
 fn labelled(found: &FoundLabel) -> Labelled {
@@ -250,13 +269,7 @@ fn rows(one: &Identified) -> Vec<(&'static str, String)> {
         ));
     }
     if let Some(shape) = &one.shape {
-        let (lanes, blocks) = (shape.lanes, shape.blocks_per_lane);
-        let text = format!(
-            "{lanes} lanes of {blocks} erase blocks of {}: {}",
-            Size(shape.block_size_bytes),
-            Size(shape.usable_bytes)
-        );
-        rows.push(("would be cut into", text));
+        rows.push(("would be cut into", shape.words()));
     }
     rows.push(("isolation", one.isolation.to_owned()));
     rows.push((

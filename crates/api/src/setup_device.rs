@@ -1,0 +1,423 @@
+//! Devices of a set-up: one table for each, of one of the kinds that there are.
+
+use diecut_spec::Size;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where an emulated device keeps its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backing {
+    /// A sparse image in the data folder.
+    File,
+    /// Memory, gone with the process.
+    Memory,
+}
+
+/// What an acknowledged write, or flush, of a device in a file survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The death of the server, not of the machine.
+    Process,
+    /// The death of the machine, too. The device has no protected memory then, and one shard.
+    Machine,
+}
+
+/// An emulated device.
+// It is read as a part of `Table`; `docs/setup.md` is drawn from what stands here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EmulatedDevice {
+    /// Name of a built-in NAND profile (`cnex-1tb`, `westlake`, `slc`, `mlc`, `tlc`, `qlc`, `tiny`, `tiny-one-shot`), or path of a
+    /// profile file (`.toml`). `crates/emulator/profiles/` has the built-in ones as files, and `crates/emulator/src/profile.rs` explains
+    /// each key. Built-in ones with little protected memory are served with 64 MiB of it.
+    pub profile: String,
+    /// Where the content lives.
+    pub backing: Backing,
+    /// What an acknowledged write survives, for a device in a file, or with `volatile_cache` a flush (`docs/durability.md`). It is fixed
+    /// when the device is made.
+    pub durability: Durability,
+    /// Flash takes as long as the NAND would; without it, no time.
+    pub pacing: bool,
+    /// Seed of factory bad blocks and of everything else that is drawn. An existing device has the one that it was made with, and
+    /// another one here is a warning.
+    pub seed: u64,
+    /// Memory that survives a power cut, as capacitors make it; if absent, the profile says how much.
+    pub protected_memory: Option<Size>,
+    /// Acknowledge writes before they are on flash, for a device without protected memory: hosts flush, as they do with a
+    /// drive that has such a cache. An existing device with protected memory has no such cache, and this is a warning.
+    pub volatile_cache: bool,
+}
+
+impl Default for EmulatedDevice {
+    fn default() -> EmulatedDevice {
+        EmulatedDevice {
+            profile: "cnex-1tb".to_string(),
+            backing: Backing::File,
+            durability: Durability::Process,
+            pacing: false,
+            seed: 1,
+            protected_memory: None,
+            volatile_cache: false,
+        }
+    }
+}
+
+/// What a drive is to the operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DriveKind {
+    /// A file.
+    File,
+    /// A block device, or a partition of one.
+    Block,
+}
+
+/// A drive of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveDevice {
+    /// What it is.
+    pub kind: DriveKind,
+    /// The file, or the block device: best one of `/dev/disk/by-id`, which keep their names. `diecut device format` makes it a device first.
+    pub path: PathBuf,
+    /// What it is called in reports; its path if absent.
+    pub name: Option<String>,
+}
+
+impl DriveDevice {
+    /// What it is called in reports.
+    pub fn shown_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.path.display().to_string())
+    }
+}
+
+/// A device, of one of the kinds that there are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Table", into = "Table")]
+pub enum Device {
+    /// Emulated NAND.
+    Emulated(EmulatedDevice),
+    /// A drive that hides its flash.
+    Drive(DriveDevice),
+}
+
+/// The word of a kind in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    #[default]
+    Emulated,
+    File,
+    Block,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Emulated => "emulated",
+            Kind::File => "file",
+            Kind::Block => "block",
+        }
+    }
+}
+
+/// A device as it stands in the file: keys of all kinds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backing: Option<Backing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<Durability>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pacing: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protected_memory: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    volatile_cache: Option<bool>,
+}
+
+impl Table {
+    /// The device, in words.
+    fn shown(&self) -> String {
+        let kind = self.kind.word();
+        match (&self.name, &self.path) {
+            (Some(name), _) => format!("device \"{name}\" of kind \"{kind}\""),
+            (None, Some(path)) => format!("device {} of kind \"{kind}\"", path.display()),
+            (None, None) => format!("a device of kind \"{kind}\""),
+        }
+    }
+
+    /// Keys that are there and belong to emulated devices, or to drives.
+    fn keys_of(&self, emulated: bool) -> Vec<&'static str> {
+        let keys = [
+            ("path", self.path.is_some(), false),
+            ("name", self.name.is_some(), false),
+            ("profile", self.profile.is_some(), true),
+            ("backing", self.backing.is_some(), true),
+            ("durability", self.durability.is_some(), true),
+            ("pacing", self.pacing.is_some(), true),
+            ("seed", self.seed.is_some(), true),
+            ("protected_memory", self.protected_memory.is_some(), true),
+            ("volatile_cache", self.volatile_cache.is_some(), true),
+        ];
+        keys.into_iter().filter(|(_, is_there, of)| *is_there && *of == emulated).map(|key| key.0).collect()
+    }
+}
+
+impl TryFrom<Table> for Device {
+    type Error = String;
+
+    fn try_from(table: Table) -> Result<Device, String> {
+        let is_emulated = table.kind == Kind::Emulated;
+        if let [key, ..] = table.keys_of(!is_emulated)[..] {
+            let advice = match is_emulated {
+                true => "write kind = \"file\" or \"block\", or leave it out",
+                false => "it is for emulated devices; leave it out",
+            };
+            return Err(format!("{}: `{key}` does not belong to it: {advice}", table.shown()));
+        }
+        if is_emulated {
+            let usual = EmulatedDevice::default();
+            return Ok(Device::Emulated(EmulatedDevice {
+                profile: table.profile.unwrap_or(usual.profile),
+                backing: table.backing.unwrap_or(usual.backing),
+                durability: table.durability.unwrap_or(usual.durability),
+                pacing: table.pacing.unwrap_or(usual.pacing),
+                seed: table.seed.unwrap_or(usual.seed),
+                protected_memory: table.protected_memory,
+                volatile_cache: table.volatile_cache.unwrap_or(usual.volatile_cache),
+            }));
+        }
+        let kind = if table.kind == Kind::File { DriveKind::File } else { DriveKind::Block };
+        match &table.path {
+            Some(path) if !path.as_os_str().is_empty() => {
+                Ok(Device::Drive(DriveDevice { kind, path: path.clone(), name: table.name }))
+            }
+            _ => Err(format!("{} needs a `path`: where it is", table.shown())),
+        }
+    }
+}
+
+impl From<Device> for Table {
+    fn from(device: Device) -> Table {
+        match device {
+            Device::Emulated(device) => Table {
+                kind: Kind::Emulated,
+                profile: Some(device.profile),
+                backing: Some(device.backing),
+                durability: Some(device.durability),
+                pacing: Some(device.pacing),
+                seed: Some(device.seed),
+                protected_memory: device.protected_memory,
+                volatile_cache: Some(device.volatile_cache),
+                ..Table::default()
+            },
+            Device::Drive(device) => Table {
+                kind: if device.kind == DriveKind::File { Kind::File } else { Kind::Block },
+                path: Some(device.path),
+                name: device.name,
+                ..Table::default()
+            },
+        }
+    }
+}
+
+/// The devices of a set-up: `[device]` for one, or `[[device]]` for each. Where nothing is said it is one emulated device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Devices(Vec<Device>);
+
+impl Default for Devices {
+    fn default() -> Devices {
+        Devices(vec![Device::Emulated(EmulatedDevice::default())])
+    }
+}
+
+impl From<Device> for Devices {
+    fn from(device: Device) -> Devices {
+        Devices(vec![device])
+    }
+}
+
+impl<'de> Deserialize<'de> for Devices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Devices, D::Error> {
+        struct OneOrMany;
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = Devices;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table [device], or several [[device]]")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Devices, A::Error> {
+                Device::deserialize(MapAccessDeserializer::new(map)).map(Devices::from)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Devices, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Devices)
+            }
+        }
+        deserializer.deserialize_any(OneOrMany)
+    }
+}
+
+impl Devices {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.0.iter()
+    }
+
+    /// The only one.
+    ///
+    /// # Errors
+    /// If there are none, or several, which a server cannot serve yet. The message says what to do.
+    pub fn only(&self) -> Result<&Device, String> {
+        match &self.0[..] {
+            [only] => Ok(only),
+            [] => {
+                Err("the list of devices is empty: name one, or leave it out for an emulated one".to_owned())
+            }
+            several => Err(format!(
+                "the set-up names {} devices, and a server serves one: start a server for each, with a data folder and an address of its \
+                 own, or have one array or logical volume made of them",
+                several.len()
+            )),
+        }
+    }
+
+    /// Has emulated devices be of another profile.
+    ///
+    /// # Errors
+    /// If one of the devices is none.
+    pub fn set_profile(&mut self, profile: &str) -> Result<(), String> {
+        for device in &mut self.0 {
+            match device {
+                Device::Emulated(device) => profile.clone_into(&mut device.profile),
+                Device::Drive(drive) => {
+                    return Err(format!(
+                        "--profile is for emulated devices, and {} is a drive: leave it out",
+                        drive.shown_name()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Paths begin in `folder`, if they are relative.
+    pub(crate) fn relative_to(&mut self, folder: &Path) {
+        for device in &mut self.0 {
+            match device {
+                Device::Emulated(device) if device.profile.ends_with(".toml") => {
+                    device.profile = folder.join(&device.profile).display().to_string();
+                }
+                Device::Emulated(_) => {}
+                Device::Drive(drive) => drive.path = folder.join(&drive.path),
+            }
+        }
+    }
+
+    /// Whether they can be beside each other.
+    ///
+    /// # Errors
+    /// Names the path or the name that two of them have.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (mut paths, mut names) = (BTreeSet::new(), BTreeSet::new());
+        for device in &self.0 {
+            let Device::Drive(drive) = device else { continue };
+            if !paths.insert(&drive.path) {
+                return Err(format!(
+                    "two devices have the path {}: a drive is one device; remove one of them",
+                    drive.path.display()
+                ));
+            }
+            if !names.insert(drive.shown_name()) {
+                return Err(format!("two devices are called \"{}\"; rename one", drive.shown_name()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::setup::Setup;
+
+    fn devices(text: &str) -> Result<Devices, String> {
+        Setup::from_toml(text).map(|setup| setup.devices).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_table_is_one_device_and_two_brackets_are_for_several() {
+        assert_eq!(devices("").unwrap(), Devices::default());
+        let one = devices("[device]\nprofile = \"tiny\"\nseed = 7").unwrap();
+        let Device::Emulated(emulated) = one.only().unwrap() else { panic!("{one:?}") };
+        assert_eq!((emulated.profile.as_str(), emulated.seed, emulated.backing), ("tiny", 7, Backing::File));
+        assert_eq!(devices("[[device]]\nprofile = \"tiny\"\nseed = 7").unwrap(), one);
+        let drive = devices("[device]\nkind = \"block\"\npath = \"/dev/sdb\"").unwrap();
+        let Device::Drive(drive) = drive.only().unwrap() else { panic!("{drive:?}") };
+        assert_eq!((drive.kind, drive.shown_name()), (DriveKind::Block, "/dev/sdb".to_owned()));
+        let several =
+            "[[device]]\nkind = \"file\"\npath = \"a\"\nname = \"fast\"\n[[device]]\nprofile = \"tiny\"";
+        let several = devices(several).unwrap();
+        assert_eq!(several.iter().count(), 2);
+        assert!(several.only().unwrap_err().contains("names 2 devices, and a server serves one"));
+        assert!(devices("device = []").unwrap().only().unwrap_err().contains("is empty"));
+        // What is set up is written and read again.
+        let setup = Setup { devices: several, ..Setup::default() };
+        assert_eq!(Setup::from_toml(&toml::to_string(&setup).unwrap()).unwrap(), setup);
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_named() {
+        let file = "[[device]]\nkind = \"file\"\npath = \"d\"\n";
+        for (text, words) in [
+            ("[device]\nkind = \"disk\"".to_owned(), ["disk", "`emulated`, `file`"]),
+            ("[device]\nkind = \"file\"".to_owned(), ["of kind \"file\"", "needs a `path`"]),
+            ("[device]\nkind = \"block\"\npath = \"\"".to_owned(), ["of kind \"block\"", "needs a `path`"]),
+            ("[device]\npath = \"/dev/sdb\"".to_owned(), ["`path` does not belong", "kind = \"file\""]),
+            (format!("{file}profile = \"tiny\""), ["device d of kind \"file\"", "`profile` does not belong"]),
+            (format!("{file}pacing = false"), ["device d", "`pacing` does not belong"]),
+            (format!("{file}{file}"), ["two devices have the path d", "remove one"]),
+            (
+                format!("{file}name = \"x\"\n{}name = \"x\"", file.replace("\"d\"", "\"e\"")),
+                ["two devices are called \"x\"", "rename"],
+            ),
+            ("[device]\nprofil = \"tiny\"".to_owned(), ["line 2", "`profil`"]),
+            ("[[device]]\nseed = \"x\"".to_owned(), ["line 2", "seed = \"x\""]),
+            ("device = 5".to_owned(), ["[device]", "[[device]]"]),
+        ] {
+            let error = devices(&text).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn paths_begin_at_the_file_and_profiles_are_of_emulated_devices() {
+        let mut setup = Setup::from_toml("[device]\nkind = \"file\"\npath = \"d\"").unwrap();
+        setup.relative_to(Path::new("/etc/diecut"));
+        let Device::Drive(drive) = setup.devices.only().unwrap() else { panic!("it is a drive") };
+        assert_eq!(drive.path, Path::new("/etc/diecut/d"));
+        let error = setup.devices.set_profile("tiny").unwrap_err();
+        assert!(error.contains("--profile") && error.contains("/etc/diecut/d"), "{error}");
+        let mut usual = Devices::default();
+        usual.set_profile("tiny").unwrap();
+        assert!(matches!(usual.only().unwrap(), Device::Emulated(device) if device.profile == "tiny"));
+    }
+}

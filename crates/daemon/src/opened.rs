@@ -1,0 +1,85 @@
+//! What the server knows of a device once it is open, of whichever kind.
+
+use crate::error::warn;
+use crate::folder::Unfinished;
+use crate::http::DeviceTraits;
+use diecut_api::difference::Difference;
+use diecut_devices::{Device, Options};
+use diecut_reactor::IoFile;
+use diecut_shard::Nonces;
+use diecut_units::Geometry;
+use std::path::PathBuf;
+
+/// What is known of what a device holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// Nothing: this process made it.
+    New,
+    /// It was not served from this data folder. It is new if it has no tenants.
+    Unserved,
+    /// It was served from here.
+    Served,
+}
+
+/// What is left in the data folder once a device is served, so that one that is gone, or another one in its place, is noticed.
+pub struct Mark {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+impl Mark {
+    /// Leaves it. A server without it serves as well.
+    pub fn leave(&self) {
+        if let Err(error) = std::fs::write(&self.path, &self.text)
+            && !self.path.exists()
+        {
+            warn(&format!(
+                "{} cannot be made ({error}): if the device goes away, nobody will miss it",
+                self.path.display()
+            ));
+        }
+    }
+}
+
+/// A device for people.
+pub struct Shown {
+    /// What it is called in reports.
+    pub name: String,
+    /// Where its content is.
+    pub place: String,
+    /// What it is.
+    pub what: &'static str,
+    /// The file that it lies in, if it lies in one.
+    pub file: Option<PathBuf>,
+}
+
+/// What a pool on it is made by.
+pub struct Cut {
+    pub geometry: Geometry,
+    /// Of a device whose pages have no OOB areas.
+    pub nonces: Option<Nonces>,
+    /// Where it is known.
+    pub endurance_cycles: Option<u32>,
+}
+
+/// What is new about it, and how it differs from what the set-up says.
+pub struct News {
+    pub age: Age,
+    /// What this process made of it, the image and what says that its set-up is not on it yet: removed unless the server starts.
+    pub made: [Unfinished; 2],
+    pub mark: Option<Mark>,
+    pub differences: Vec<Difference>,
+}
+
+/// A device that was opened.
+pub struct Opened {
+    pub device: Device,
+    pub shown: Shown,
+    pub cut: Cut,
+    pub traits: DeviceTraits,
+    /// Where what it asks for is carried out, if it asks for anything.
+    pub io: Option<IoFile>,
+    /// Of an emulated device: how shards begin anew on it after a panic, and how a recording makes its like.
+    pub recipe: Option<Options>,
+    pub news: News,
+}
