@@ -3,6 +3,7 @@
 //! A chunk leaves staging when it is programmed, so that its slot is free; that it is durable is said by a complete flush that began after
 //! that. One flush is under way at a time: what is programmed meanwhile is gathered for the next one, for all who wait.
 
+use crate::format::FlushNote;
 use diecut_units::{Span, Time, mutant};
 
 /// At the latest so long after a program a flush begins: an opening looks at all data since the last one (R10 of `docs/design/one-format.md`).
@@ -57,6 +58,11 @@ pub(crate) struct Flushes {
     /// The next one begins then: [`Time::NEVER`] while nobody saw that something is to be covered.
     due_at: Option<Time>,
     has_failed: bool,
+    /// Segments that were programmed to since a flush began.
+    grown: Vec<u32>,
+    /// What the flush that is under way makes durable of them, and what the last complete one did and no note says yet.
+    covers: Vec<FlushNote>,
+    unsaid: Vec<FlushNote>,
 }
 
 impl Flushes {
@@ -89,6 +95,33 @@ impl Flushes {
         }
         self.programs += 1;
         self.ius += u64::from(ius);
+    }
+
+    /// Something of a segment was programmed.
+    pub fn grew(&mut self, segment: u32) {
+        if self.has_cache && !self.grown.contains(&segment) {
+            self.grown.push(segment);
+        }
+    }
+
+    /// Segments that grew, when a flush begins: what it covers of them is to be said by [`Flushes::covers`].
+    pub fn take_grown(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.grown)
+    }
+
+    /// The flush that begins makes this durable.
+    pub fn covers(&mut self, note: FlushNote) {
+        self.covers.push(note);
+    }
+
+    /// The next thing that a note is to say.
+    pub fn next_unsaid(&self) -> Option<FlushNote> {
+        self.unsaid.last().copied()
+    }
+
+    /// A note says it.
+    pub fn said(&mut self) {
+        self.unsaid.pop();
     }
 
     /// Begins a flush if it is time for one: somebody waits for entries before `wanted`, of which some are programmed and not covered, or
@@ -129,6 +162,10 @@ impl Flushes {
             self.covered_programs = self.programs;
         }
         self.covered = floors;
+        for note in self.covers.drain(..) {
+            self.unsaid.retain(|older| older.segment != note.segment);
+            self.unsaid.push(note);
+        }
     }
 
     /// The flush that was under way failed. None is asked for again: it would succeed without what was lost.

@@ -74,6 +74,8 @@ pub struct FakeSpace {
     /// The next flush that is carried out fails, and no program works after that.
     pub fail_next_flush: bool,
     has_flush_failed: bool,
+    /// Flushes are answered and do nothing.
+    pub lies_about_flushes: bool,
     /// No flush is carried out.
     pub holds_flushes: bool,
     /// Flushes that were carried out.
@@ -139,6 +141,7 @@ impl FakeSpace {
             failed: Vec::new(),
             fail_next_flush: false,
             has_flush_failed: false,
+            lies_about_flushes: false,
             holds_flushes: false,
             flushes: 0,
             stale: BTreeMap::new(),
@@ -178,6 +181,7 @@ impl FakeSpace {
                     return Some(answer(token, Err(SpaceError::FlushFailed)));
                 }
                 self.flushes += 1;
+                let covered = if self.lies_about_flushes { Vec::new() } else { covered };
                 for (block, sequence, units) in covered {
                     let limbo = self.limbo.iter_mut().map(|(block, held)| (*block, held));
                     let all = self.blocks.iter_mut().map(|(block, held)| (*block, held)).chain(limbo);
@@ -249,6 +253,12 @@ impl FakeSpace {
     /// What a program unit holds cannot be read any more.
     pub fn lose(&mut self, (block, unit): (LogicalBlock, u32)) {
         self.blocks.get_mut(&block).expect("held").units[unit as usize].torn = true;
+    }
+
+    /// What an IU of a drive holds has become something else.
+    pub fn rot(&mut self, (block, unit): (LogicalBlock, u32)) {
+        let content = &mut self.blocks.get_mut(&block).expect("held").units[unit as usize].ius[0];
+        content.iter_mut().for_each(|byte| *byte = !*byte);
     }
 
     /// What a page holds cannot be read any more, content and OOB.

@@ -64,9 +64,9 @@ pub mod space {
     /// From here on the log's user asks.
     pub const USER: u64 = 16 << 56;
     /// Beside [`USER`], while a store opens: data of a page are read, not its OOB area.
-    pub const OPENING_DATA: u64 = 1 << 48;
+    pub const OPENING_DATA: u64 = 1 << 54;
     /// Beside [`USER`], while a store opens: a head is read again.
-    pub const OPENING_AGAIN: u64 = 1 << 49;
+    pub const OPENING_AGAIN: u64 = 1 << 55;
 }
 
 /// Tokens of commands of volumes.

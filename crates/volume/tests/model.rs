@@ -52,6 +52,9 @@ struct World {
     flushes: BTreeMap<u64, Vec<Change>>,
     /// Changes that are durable when they are answered.
     forced: BTreeSet<u64>,
+    /// The medium does not keep its word: reads may say that something is lost.
+    forgives_loss: bool,
+    has_told_of_loss: bool,
 }
 
 impl World {
@@ -126,6 +129,8 @@ impl World {
             cached: Vec::new(),
             flushes: BTreeMap::new(),
             forced: BTreeSet::new(),
+            forgives_loss: false,
+            has_told_of_loss: false,
         };
         world.open();
         for volume in 0..VOLUMES {
@@ -201,6 +206,8 @@ impl World {
             if let Err(VolumeError::Unrecovered { iu }) = completion.result {
                 let allowed = &allowed[(iu - first) as usize];
                 let is_allowed = allowed.iter().any(|version| *version & UNCORRECTABLE != 0);
+                self.has_told_of_loss |= !is_allowed;
+                let is_allowed = is_allowed || self.forgives_loss;
                 assert!(is_allowed, "seed {}: volume {volume} IU {iu} is lost: {allowed:?}", self.seed);
                 return;
             }
@@ -617,6 +624,81 @@ fn an_anchor_on_a_drive_holds_by_a_flush() {
     diecut_testing::planted::is_noticed("log: an anchor holds before its flush", || {
         older_anchors_stay_until_a_flush(1)
     });
+}
+
+/// What a medium that did not keep its word leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing of what was promised is missing.
+    Whole,
+    /// Something is missing, and the store says so.
+    Told,
+    /// Something is missing, and nobody says so.
+    Silent,
+}
+
+/// Restarts after a cut, and looks whether what was promised is there.
+fn look_after_a_cut(mut world: World) -> Outcome {
+    world.restart_unchecked(true);
+    if world.store.as_ref().unwrap().read_only_reason().is_some() {
+        return Outcome::Told;
+    }
+    world.forgives_loss = true;
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check_all()));
+    match (checked, world.has_told_of_loss) {
+        (Err(_), _) => Outcome::Silent,
+        (Ok(()), true) => Outcome::Told,
+        (Ok(()), false) => Outcome::Whole,
+    }
+}
+
+/// A store on a drive that answers flushes and does nothing, from a moment on.
+fn on_a_drive_that_lies(seed: u64) -> Outcome {
+    let mut world = World::on_a_drive(seed, true);
+    for step in 0..600 {
+        world.space.lies_about_flushes = step > 300;
+        if world.changes.len() < 20 {
+            world.command();
+        }
+        (0..3).for_each(|_| world.step());
+    }
+    world.settle();
+    look_after_a_cut(world)
+}
+
+/// A store on a drive of which one durable IU of what is walked becomes something else.
+fn on_a_drive_that_rots(seed: u64) -> Outcome {
+    let mut world = World::on_a_drive(seed, true);
+    for _ in 0..200 {
+        if world.changes.len() < 20 {
+            world.command();
+        }
+        (0..3).for_each(|_| world.step());
+    }
+    world.settle();
+    let written = world.space.written_units();
+    let at = world.random.below(written.len() as u64) as usize;
+    world.space.rot(written[at]);
+    look_after_a_cut(world)
+}
+
+fn outcomes(run: fn(u64) -> Outcome) -> [usize; 3] {
+    let found: Vec<Outcome> = (0..60).map(run).collect();
+    [Outcome::Whole, Outcome::Told, Outcome::Silent].map(|one| found.iter().filter(|f| **f == one).count())
+}
+
+/// Goal: what a complete flush covered and is not there is told, and not taken for the end of a segment. Method: flushes that do nothing, and IUs that
+/// rot; what was promised is there, or the store says that it is not.
+#[test]
+fn a_drive_that_does_not_keep_its_word_is_found_out() {
+    let (lies, rots) = (outcomes(on_a_drive_that_lies), outcomes(on_a_drive_that_rots));
+    println!("whole, told, silent: {lies:?} and {rots:?}");
+    assert!(lies[1] > 50 && lies[2] == 0, "{lies:?}");
+    assert!(diecut_units::marks::plant_mutant(Some("volume: a hole before the durable units is an end")));
+    let (lies, rots) = (outcomes(on_a_drive_that_lies), outcomes(on_a_drive_that_rots));
+    diecut_units::marks::plant_mutant(None);
+    println!("whole, told, silent: {lies:?} and {rots:?}");
+    assert!(lies[2] > 0, "{lies:?}");
 }
 
 /// Goal: a flush that fails ends writing for good, with an error that says so, and nothing is answered that is not durable. Method: one fails while

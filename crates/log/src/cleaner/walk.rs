@@ -4,6 +4,7 @@ use super::Cleaner;
 use super::copies::CopyEntry;
 use super::victim::NextHead;
 use crate::chunk::nonce_of;
+use crate::format::FlushNote;
 use crate::head::{self, Head};
 use crate::segments::NO_BLOCK;
 use crate::token::head_token;
@@ -179,7 +180,8 @@ impl Cleaner {
             let is_covered = writer.anchors.covers(sequence)
                 || sequence == writer.anchors.held()
                     && mutant!("log: note at the anchor's sequence not renewed");
-            if words[0] != head::SKIP && !is_covered {
+            let is_for_recovery = words[0] == head::SKIP || FlushNote::of(words).is_some();
+            if !is_for_recovery && !is_covered {
                 count += 1;
                 self.renewed.push((head.segment, words));
             }

@@ -5,6 +5,7 @@
 //! stands above it.
 
 use super::chunk::{ChunkKind, HeadRoom, NOTE_TRAILER_SIZE_BYTES, Record, note_at_end};
+use super::flush_note::KIND_FLUSH;
 use super::head::{self, SKIP};
 use diecut_units::IU_SIZE_BYTES;
 
@@ -38,8 +39,8 @@ impl Default for TagForm {
     }
 }
 
-/// Kinds of notes that owners have; those above are not written yet, but for skips.
-const NOTE_KIND_MAX: u8 = 5;
+/// Kinds of notes that owners have, and that of flushes; those above are not written yet, but for skips.
+const NOTE_KIND_MAX: u8 = KIND_FLUSH;
 const KIND_SKIP: u8 = 9;
 /// Words of a note of version 3 that is none of the log's.
 const NOTE_WORDS: usize = 2;

@@ -4,6 +4,7 @@ pub mod anchor;
 pub mod anchor2;
 pub mod chunk;
 mod description;
+mod flush_note;
 mod form;
 pub mod head;
 pub mod mark;
@@ -11,6 +12,7 @@ mod recovered;
 pub mod walk;
 
 pub use description::Description;
+pub use flush_note::FlushNote;
 pub use form::{HeadFormat, TagForm};
 pub(crate) use form::{HeadShape, is_known};
 pub use recovered::RecoveredChunk;

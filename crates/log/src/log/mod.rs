@@ -357,6 +357,7 @@ impl Log {
             TOKEN_APPEND => {
                 let (program, worked) = (Programmed::of(token), completion.result.is_ok());
                 writer.count_programmed(program.units * writer.segments.layout.unit_ius);
+                writer.flushes.grew(writer.staging.slot(low).chunk().segment);
                 let failed = writer.staging.programmed(low, program, worked, &mut writer.segments);
                 if let Some(segment) = failed.filter(|_| !writer.condition.is_gone()) {
                     if completion.result == Err(SpaceError::ReadOnly) {

@@ -52,6 +52,8 @@ pub(crate) struct Segment {
     pub stream: Stream,
     /// Program units that chunks were placed in.
     pub next_unit: u32,
+    /// Those of them that a flush note says are durable, or that one says that is still to be written.
+    pub noted_units: u32,
     /// Program units that each member has programmed.
     pub completed_units: SmallVec<[u32; 16]>,
     pub last_note: u64,
@@ -78,6 +80,7 @@ impl Segment {
             generation: 0,
             stream: Stream::USER,
             next_unit: 0,
+            noted_units: 0,
             completed_units: SmallVec::new(),
             last_note: 0,
             notes: 0,

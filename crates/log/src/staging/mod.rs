@@ -621,6 +621,12 @@ impl Staging {
         floor
     }
 
+    /// Units of a segment from its start that are programmed, and that no chunk waits for.
+    pub fn programmed_units(&self, index: u32, segments: &Segments) -> u32 {
+        let waiting = self.chunks().filter(|(_, chunk)| chunk.segment == index && !chunk.is_displaced());
+        waiting.map(|(_, chunk)| chunk.first_unit).min().unwrap_or(segments[index].next_unit)
+    }
+
     /// First sequence of the chunks that are here; `otherwise` if there are none.
     pub fn settled_before(&self, otherwise: u64) -> u64 {
         let full = self.chunks().filter(|(_, chunk)| !chunk.is_empty());

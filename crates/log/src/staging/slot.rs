@@ -670,7 +670,7 @@ mod test {
         let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8, HeadForm::default());
         let place = Place { segment: 1, first_unit: 0, room_units: 9 };
         slot.start(Chunk::new(Stream::USER, place, 0, Vec::new()), 1, 0);
-        for first in [1, 0, 6, head::SKIP, 1 | 1 << 40, 5 | 0xffff_ffff << 8] {
+        for first in [1, 0, 7, head::SKIP, 1 | 1 << 40, 5 | 0xffff_ffff << 8] {
             assert!(slot.put_note(first, [first, 2, 3]));
         }
         let kept = [1, 5 | 0xffff_ffff << 8].map(|first| (first, [first, 2, 3]));

@@ -11,7 +11,7 @@ mod program;
 use crate::anchors::Anchors;
 use crate::condition::{COUNTERS_USED_UP, Condition, FLUSH_FAILED, NO_GOOD_BLOCKS};
 use crate::flushes::{Entries, Floors, Flushes};
-use crate::format::{Description, is_known};
+use crate::format::{Description, FlushNote, is_known};
 use crate::head::Origin;
 use crate::placement::PerGroup;
 use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE};
@@ -99,10 +99,18 @@ impl Writer {
 
     /// Asks the medium to make durable what is programmed, if somebody waits for it or it is time.
     pub fn flush(&mut self, now: Time, space: &mut dyn EraseBlockSpace) {
-        let Writer { flushes, staging, next_sequence, anchors, .. } = self;
+        let Writer { flushes, staging, segments, next_sequence, anchors, .. } = self;
         let floors = || Floors::of(|of| staging.floor(of, *next_sequence));
         if flushes.begin(now, self.wanted, anchors.wait_for_flush(), floors) {
             anchors.flush_begins();
+            for index in flushes.take_grown() {
+                let units = staging.programmed_units(index, segments);
+                let segment = &mut segments[index];
+                if segment.exists() && units > segment.noted_units {
+                    segment.noted_units = units;
+                    flushes.covers(FlushNote { segment: index, generation: segment.generation, units });
+                }
+            }
             space.flush(SpaceToken(TOKEN_FLUSH));
         }
     }
@@ -340,9 +348,9 @@ impl Writer {
         content_checksum: u32,
         space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
-        let sequence = self.next_sequence;
         loop {
             let index = self.open_chunk(stream, space)?;
+            let sequence = self.next_sequence;
             if !stream.policy().names_origin || self.joins(stream, index) {
                 let slot = self.staging.slot_mut(index);
                 if let Some(data) = slot.put_data(sequence, tag, content, content_checksum) {
@@ -383,9 +391,9 @@ impl Writer {
     /// Appends a note; durable like a write. `None` as for [`Writer::append`].
     pub fn note(&mut self, stream: Stream, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
         assert!(is_known(words), "I-L19: notes are those of the format");
-        let sequence = self.next_sequence;
         loop {
             let index = self.open_chunk(stream, space)?;
+            let sequence = self.next_sequence;
             if !stream.policy().names_origin || self.joins(stream, index) {
                 let slot = self.staging.slot_mut(index);
                 if slot.put_note(sequence, words) {
@@ -414,7 +422,28 @@ impl Writer {
 
     /// Ends the open chunk of a stream.
     fn seal(&mut self, stream: Stream) {
+        if stream.kind() == StreamKind::User {
+            self.note_flushes(stream);
+        }
         self.staging.seal(stream, &mut self.segments);
+    }
+
+    /// Notes in the open chunk what flushes made durable, as far as there is room. Such notes are for recovery alone: they keep no segment, and the
+    /// cleaner does not renew them.
+    fn note_flushes(&mut self, stream: Stream) {
+        let Some(index) = self.staging.open_of(stream) else { return };
+        if self.staging.slot(index).chunk().is_empty() {
+            return;
+        }
+        while let Some(note) = self.flushes.next_unsaid() {
+            let slot = self.staging.slot_mut(index);
+            if !slot.put_note(self.next_sequence, note.words()) {
+                return;
+            }
+            self.segments[slot.chunk().segment].take_entry(self.next_sequence);
+            self.next_sequence += 1;
+            self.flushes.said();
+        }
     }
 
     /// A program of a segment failed: it takes no more, and its chunks need another place.

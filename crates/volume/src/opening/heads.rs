@@ -1,4 +1,7 @@
 //! Segments that the anchor does not cover are walked from head to head.
+//!
+//! With OOB areas the data of a chunk is looked at, where a cut may have torn it, before the next head is read. Without them nothing but a flush
+//! note tells what must be there, and it stands in a later head: all heads come first, and then the data that no flush covered, as notes say.
 
 use super::leaves::LeafReads;
 use super::undo::undo_copies;
@@ -8,10 +11,10 @@ use crate::lent::Lent;
 use crate::loss::Missing;
 use diecut_log::chunk::nonce_of;
 use diecut_log::head::Head;
-use diecut_log::{Check, NO_BLOCK, RecoveredChunk, SegmentIndex, Stream};
+use diecut_log::{Check, FlushNote, NO_BLOCK, RecoveredChunk, SegmentIndex, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{BlockRun, IoClass, SpaceCompletion, SpaceError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A chunk whose data is being checked.
 struct Checking {
@@ -29,6 +32,26 @@ pub(super) struct HeadWalk {
     chunks: Vec<RecoveredChunk>,
     /// Segments in which a head was lost: the next one is looked for.
     searching: Vec<u32>,
+    unflushed: Unflushed,
+}
+
+/// What is known of segments on media without OOB areas, by segment.
+#[derive(Default)]
+struct Unflushed {
+    /// Chunks whose heads are right, in their order.
+    heads: BTreeMap<u32, VecDeque<RecoveredChunk>>,
+    /// Units where no head was found.
+    ends: BTreeMap<u32, u32>,
+    /// Units from the start that a flush covered.
+    durable_units: BTreeMap<u32, u32>,
+    /// Data is looked at.
+    are_heads_known: bool,
+}
+
+impl Unflushed {
+    fn durable_units(&self, segment: u32) -> u32 {
+        self.durable_units.get(&segment).copied().unwrap_or(0)
+    }
 }
 
 impl HeadWalk {
@@ -39,7 +62,13 @@ impl HeadWalk {
         found: &mut Found,
         lent: &mut Lent,
     ) -> HeadWalk {
-        let walk = HeadWalk { written, checking: BTreeMap::new(), chunks: Vec::new(), searching: Vec::new() };
+        let mut walk = HeadWalk {
+            written,
+            checking: BTreeMap::new(),
+            chunks: Vec::new(),
+            searching: Vec::new(),
+            unflushed: Unflushed::default(),
+        };
         for (segment, generation) in segments {
             match found.anchor.segments.get(&SegmentIndex(segment)) {
                 Some((covered, units)) if *covered == generation => {
@@ -53,7 +82,7 @@ impl HeadWalk {
     }
 
     /// Reads the head at an offset of a segment, if anything was written there.
-    fn read_head(&self, segment: u32, offset: u32, flags: u64, found: &mut Found, lent: &mut Lent) {
+    fn read_head(&mut self, segment: u32, offset: u32, flags: u64, found: &mut Found, lent: &mut Lent) {
         let layout = lent.log.layout();
         if offset >= layout.segment_ius {
             return;
@@ -61,6 +90,7 @@ impl HeadWalk {
         let unit = offset / layout.unit_ius;
         let (block, iu) = lent.log.block_of(layout.address(SegmentIndex(segment), offset));
         if block == NO_BLOCK {
+            self.unflushed.ends.insert(segment, unit);
             return;
         }
         let buffer = lent.log.pool().take(IU_SIZE_BYTES);
@@ -77,7 +107,8 @@ impl HeadWalk {
         let (unit, segment) = numbers(completion.token);
         let is_again = is_again(completion.token);
         if let Err(error) = &completion.result {
-            if !matches!(error, SpaceError::Erased { .. }) {
+            let is_end = matches!(error, SpaceError::Erased { .. }) && lent.log.layout().shape.has_oob();
+            if !is_end {
                 self.head_lost(segment, unit, is_again, found, lent);
             }
             return;
@@ -91,9 +122,12 @@ impl HeadWalk {
             .filter(|head| head.segment == segment && Some(head.generation) == generation)
             .filter(|head| head.offset / unit_ius == unit);
         match head {
+            Some(head) if nonce.is_some() => {
+                self.take_head(lent.log.recovered(head, &bytes), found, lent);
+            }
             Some(head) => self.check_chunk(lent.log.recovered(head, &bytes), found, lent),
             // Behind a head that was lost, every unit may begin a chunk.
-            None if self.searching.contains(&segment) => {
+            None if self.searching.contains(&segment) && nonce.is_none() => {
                 self.read_head(segment, (unit + 1) * unit_ius, 0, found, lent);
             }
             None if Head::is_other_version(nonce, &bytes) => {
@@ -115,8 +149,13 @@ impl HeadWalk {
             return self.read_head(segment, unit * unit_ius, AGAIN, found, lent);
         }
         let (block, _) = lent.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
+        if !shape.has_oob() {
+            // Whether it is an end or loss is known when all heads are.
+            self.unflushed.ends.insert(segment, unit);
+            return;
+        }
         let written = self.written.pages(block) / shape.program_unit_pages;
-        if !shape.has_oob() || !shape.is_settled(layout.unit_place(unit).1, written) {
+        if !shape.is_settled(layout.unit_place(unit).1, written) {
             return;
         }
         if !self.searching.contains(&segment) {
@@ -125,6 +164,61 @@ impl HeadWalk {
             found.findings.miss(Missing::Head { segment, unit });
         }
         self.read_head(segment, (unit + 1) * unit_ius, 0, found, lent);
+    }
+
+    /// A head on a medium without OOB areas. What it says is true, also if a cut took its data: it was there when the head was written.
+    fn take_head(&mut self, chunk: RecoveredChunk, found: &mut Found, lent: &mut Lent) {
+        let head = chunk.head;
+        let _consistent = chunk.runs(
+            |_, _, words| {
+                let Some(note) = FlushNote::of(words) else { return };
+                if lent.log.generation(note.segment) == Some(note.generation) {
+                    let units = self.unflushed.durable_units.entry(note.segment).or_default();
+                    *units = (*units).max(note.units);
+                }
+            },
+            |_| {},
+        );
+        self.searching.retain(|searched| *searched != head.segment);
+        self.unflushed.heads.entry(head.segment).or_default().push_back(chunk);
+        let next = head.offset + u32::from(head.unit_count) * lent.log.layout().unit_ius;
+        self.read_head(head.segment, next, 0, found, lent);
+    }
+
+    /// All that was asked for was read. Whether there is more to read.
+    pub fn goes_on(&mut self, found: &mut Found, lent: &mut Lent) -> bool {
+        if self.unflushed.are_heads_known {
+            return false;
+        }
+        let unit_ius = lent.log.layout().unit_ius;
+        for (segment, unit) in std::mem::take(&mut self.unflushed.ends) {
+            if unit >= self.unflushed.durable_units(segment)
+                || mutant!("volume: a hole before the durable units is an end")
+            {
+                continue;
+            }
+            if !self.searching.contains(&segment) {
+                diecut_units::mark!("volume: flushed head lost");
+                self.searching.push(segment);
+                found.findings.miss(Missing::Head { segment, unit });
+            }
+            self.read_head(segment, (unit + 1) * unit_ius, 0, found, lent);
+        }
+        if found.outstanding > 0 {
+            return true;
+        }
+        self.unflushed.are_heads_known = true;
+        let segments: Vec<u32> = self.unflushed.heads.keys().copied().collect();
+        segments.into_iter().for_each(|segment| self.check_next(segment, found, lent));
+        found.outstanding > 0
+    }
+
+    /// Looks at the data of the next chunk of a segment whose heads are known.
+    fn check_next(&mut self, segment: u32, found: &mut Found, lent: &mut Lent) {
+        let chunks = self.unflushed.heads.get_mut(&segment);
+        if let Some(chunk) = chunks.and_then(VecDeque::pop_front) {
+            self.check_chunk(chunk, found, lent);
+        }
     }
 
     /// Only the last program units of an erase block can be torn, and without OOB areas all that no flush covered: what a chunk has in them is
@@ -147,8 +241,9 @@ impl HeadWalk {
                 return;
             }
             let written = self.written.pages(block) / layout.shape.program_unit_pages;
-            let may_be_gone =
-                !layout.shape.has_oob() && !mutant!("volume: what no flush covered is not looked at");
+            let may_be_gone = !layout.shape.has_oob()
+                && unit >= self.unflushed.durable_units(head.segment)
+                && !mutant!("volume: what no flush covered is not looked at");
             if may_be_gone
                 || layout.shape.has_oob() && !layout.shape.is_settled(layout.unit_place(unit).1, written)
                 || mutant!("volume: settled data taken for torn")
@@ -215,6 +310,9 @@ impl HeadWalk {
         let segment = chunk.head.segment;
         self.searching.retain(|searched| *searched != segment);
         self.chunks.push(chunk);
+        if self.unflushed.are_heads_known {
+            return self.check_next(segment, found, lent);
+        }
         self.read_head(segment, next, 0, found, lent);
     }
 

@@ -128,7 +128,13 @@ impl Opening {
             self.phase = match std::mem::replace(&mut self.phase, Phase::Done) {
                 Phase::Anchors(search) => Phase::Marks(search.end(found, lent)),
                 Phase::Marks(search) => Phase::Heads(search.end(found, lent)),
-                Phase::Heads(walk) => Phase::Leaves(walk.end(found, lent)),
+                Phase::Heads(mut walk) => {
+                    if walk.goes_on(found, lent) {
+                        self.phase = Phase::Heads(walk);
+                        return;
+                    }
+                    Phase::Leaves(walk.end(found, lent))
+                }
                 Phase::Leaves(leaves) => {
                     leaves.end(found, lent);
                     Phase::Done
@@ -156,14 +162,17 @@ const DATA: u64 = space::OPENING_DATA;
 /// Set in the token of what is read again.
 const AGAIN: u64 = space::OPENING_AGAIN;
 
-/// A token of recovery: flags, a number of 16 bits (a page, a unit, an IU) and one of 32.
+/// Bits of a page, a unit or an IU in a token: on media without OOB areas a segment has as many units as IUs.
+const PLACE_MASK: u32 = (1 << 22) - 1;
+
+/// A token of recovery: flags, a number of 22 bits (a page, a unit, an IU) and one of 32.
 fn token(flags: u64, place: u32, index: u32) -> SpaceToken {
-    SpaceToken(TOKEN_USER | flags | u64::from(place & 0xffff) << 32 | u64::from(index))
+    SpaceToken(TOKEN_USER | flags | u64::from(place & PLACE_MASK) << 32 | u64::from(index))
 }
 
 /// The numbers of a token.
 fn numbers(token: SpaceToken) -> (u32, u32) {
-    ((token.0 >> 32 & 0xffff) as u32, (token.0 & 0xffff_ffff) as u32)
+    ((token.0 >> 32) as u32 & PLACE_MASK, (token.0 & 0xffff_ffff) as u32)
 }
 
 /// Whether a read was one more try.

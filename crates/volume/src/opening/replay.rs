@@ -8,7 +8,7 @@ use crate::loss::Missing;
 use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_UNCORRECTABLE};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
-use diecut_log::{LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, StreamKind};
+use diecut_log::{FlushNote, LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, StreamKind};
 use diecut_units::mutant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,17 +79,22 @@ impl Replay {
         // As many as there are at most: a vector that grows holds twice as much for a while.
         let (mut notes_found, mut runs_found) = (0, 0);
         for chunk in &self.chunks {
-            let notes = |_, sequence, _| notes_found += u64::from(sequence >= first);
+            let notes =
+                |_, sequence, words| notes_found += u64::from(sequence >= first && !is_for_walk(words));
             let _consistent = chunk.runs(notes, |_| runs_found += 1);
         }
         let order = &mut self.order;
         order.reserve_exact(notes_found as usize + runs_found);
         let mut notes = Vec::new();
         for (index, chunk) in self.chunks.iter().enumerate() {
-            let (mut last, mut last_note) = (0, 0);
+            let (mut last, mut last_note, mut last_for_walk) = (0, 0, 0);
             let number = index as u32;
             let consistent = chunk.runs(
-                |note, sequence, _| {
+                |note, sequence, words| {
+                    if is_for_walk(words) {
+                        last_for_walk = last_for_walk.max(sequence);
+                        return;
+                    }
                     last_note = last_note.max(sequence);
                     // The leaves have it, and newer ones that undo it may have been there too.
                     if sequence >= first {
@@ -111,7 +116,7 @@ impl Replay {
                 found.findings.miss(Missing::Records { segment: chunk.head.segment });
             }
             if index < on_flash {
-                lent.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
+                lent.log.adopt_chunk(&chunk.head, last.max(last_note).max(last_for_walk), last_note);
             }
         }
         lent.log.adopt_notes(notes_found);
@@ -294,6 +299,11 @@ impl Replay {
         let range = first..end.max(first);
         if kind == NOTE_UNCORRECTABLE { volume.lose(range) } else { volume.clear(range) }
     }
+}
+
+/// Whether a note was for the walk alone: it changes no map.
+fn is_for_walk(words: [u64; 3]) -> bool {
+    FlushNote::of(words).is_some()
 }
 
 fn name_of(head: &Head) -> (u32, u32, u32, u64) {
