@@ -71,6 +71,11 @@ impl Log {
         Description::decode(header.get(HEADER_HOLDER_AT_BYTES..)?, &self.writer.segments.layout)
     }
 
+    /// Segments that are opened have later generations than this one.
+    pub fn pass_generation(&mut self, generation: u32) {
+        self.writer.segments.pass_generation(generation);
+    }
+
     /// Generation of a segment that is held.
     pub fn generation(&self, index: u32) -> Option<u32> {
         self.writer.segments.generation(index)

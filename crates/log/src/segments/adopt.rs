@@ -14,6 +14,11 @@ impl Segments {
         self.next_generation = self.next_generation.max(anchor.next_generation);
     }
 
+    /// Generations from here on are later than this one.
+    pub fn pass_generation(&mut self, generation: u32) {
+        self.next_generation = self.next_generation.max(generation.saturating_add(1));
+    }
+
     /// Takes a segment found after a restart.
     pub fn adopt(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
         assert!(index < self.flash_count, "I-L10: what lies on flash has a number of those");
@@ -25,7 +30,7 @@ impl Segments {
         (segment.generation, segment.stream) = (generation, stream);
         segment.first_sequence = 0;
         segment.completed_units = SmallVec::from_elem(units, blocks.len());
-        self.next_generation = self.next_generation.max(generation.saturating_add(1));
+        self.pass_generation(generation);
         self.settle_in_group(index);
     }
 

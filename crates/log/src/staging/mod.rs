@@ -623,8 +623,9 @@ impl Staging {
 
     /// Units of a segment from its start that are programmed, and that no chunk waits for.
     pub fn programmed_units(&self, index: u32, segments: &Segments) -> u32 {
-        let waiting = self.chunks().filter(|(_, chunk)| chunk.segment == index && !chunk.is_displaced());
-        waiting.map(|(_, chunk)| chunk.first_unit).min().unwrap_or(segments[index].next_unit)
+        // Of a segment whose program failed the first chunk that moved away is the end.
+        let waiting = self.chunks().filter(|(_, chunk)| chunk.segment == index);
+        waiting.map(|(_, chunk)| chunk.first_unit).fold(segments[index].next_unit, u32::min)
     }
 
     /// First sequence of the chunks that are here; `otherwise` if there are none.

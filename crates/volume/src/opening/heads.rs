@@ -90,7 +90,8 @@ impl HeadWalk {
         let unit = offset / layout.unit_ius;
         let (block, iu) = lent.log.block_of(layout.address(SegmentIndex(segment), offset));
         if block == NO_BLOCK {
-            self.unflushed.ends.insert(segment, unit);
+            // A block that is not held was given back, or never came to the medium: of one that a flush covered only the first can be. So the whole
+            // segment was, and a cut brought a part of it back.
             return;
         }
         let buffer = lent.log.pool().take(IU_SIZE_BYTES);
@@ -169,9 +170,11 @@ impl HeadWalk {
     /// A head on a medium without OOB areas. What it says is true, also if a cut took its data: it was there when the head was written.
     fn take_head(&mut self, chunk: RecoveredChunk, found: &mut Found, lent: &mut Lent) {
         let head = chunk.head;
+        let mut generation = head.origin.map_or(0, |origin| origin.generation);
         let _consistent = chunk.runs(
             |_, _, words| {
                 let Some(note) = FlushNote::of(words) else { return };
+                generation = generation.max(note.generation);
                 if lent.log.generation(note.segment) == Some(note.generation) {
                     let units = self.unflushed.durable_units.entry(note.segment).or_default();
                     *units = (*units).max(note.units);
@@ -179,6 +182,8 @@ impl HeadWalk {
             },
             |_| {},
         );
+        // The segment may be gone: what comes must not be taken for it.
+        lent.log.pass_generation(generation);
         self.searching.retain(|searched| *searched != head.segment);
         self.unflushed.heads.entry(head.segment).or_default().push_back(chunk);
         let next = head.offset + u32::from(head.unit_count) * lent.log.layout().unit_ius;
