@@ -1,6 +1,6 @@
 use crate::anchoring::AnchorPace;
 use crate::loss::Recovery;
-use diecut_log::{HeadFormat, LogStatistics, Placement};
+use diecut_log::{Format, LogStatistics, Placement};
 use diecut_units::Span;
 
 /// What is chosen when a store is opened.
@@ -21,7 +21,7 @@ pub struct StoreConfig {
     /// What is done about what is missing.
     pub recovery: Recovery,
     /// Version of the chunk heads that are written; both are read. Nothing but tests writes version 3 yet.
-    pub head_format: HeadFormat,
+    pub format: Format,
 }
 
 impl Default for StoreConfig {
@@ -34,7 +34,7 @@ impl Default for StoreConfig {
             placement: Placement::default(),
             anchor_pace: AnchorPace::default(),
             recovery: Recovery::Strict,
-            head_format: HeadFormat::default(),
+            format: Format::default(),
         }
     }
 }

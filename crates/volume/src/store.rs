@@ -69,7 +69,7 @@ impl Store {
         let log_config = LogConfig {
             user_slots: config.user_slots,
             placement: config.placement,
-            head_format: config.head_format,
+            format: config.format,
             tags: map::TAGS,
         };
         let endurance = Endurance::new(space);

@@ -6,7 +6,7 @@ mod common;
 use common::{FakeSpace, MARK_OFFSET, MARK_SIZE_BYTES, OOB_SIZE_BYTES, Random, seal_mark, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{HeadFormat, Store};
+use diecut_volume::{Format, Store};
 use diecut_vssd::space::LogicalBlock;
 
 const SIZE_IUS: u64 = 600;
@@ -172,7 +172,7 @@ fn a_page_that_is_taken_for_another_is_noticed() {
     });
     diecut_units::marks::plant_mutant(None);
     // Heads of version 3 tell the map what content it has, so that it knows it after a restart, too.
-    let is_known = common::head_format() == HeadFormat::Three;
+    let is_known = common::format() == Format::Three;
     assert_eq!(noticed, [!is_known, !is_known]);
 }
 
@@ -219,7 +219,7 @@ fn swap_and_clean() -> (u64, usize) {
 /// Method: as the one before; what it refused is there when the medium is right again.
 #[test]
 fn the_cleaner_tells_content_from_other() {
-    if common::head_format() == HeadFormat::Two {
+    if common::format() == Format::Two {
         return;
     }
     assert!(diecut_units::marks::plant_mutant(Some("log: identity of a page not compared")));

@@ -158,7 +158,7 @@ impl World {
                 ius_per_leaf: 4 + self.seed % 40,
                 ius_per_anchor_iu: 3 + self.seed % 9,
             },
-            head_format: common::head_format_at(self.seed, self.openings),
+            format: common::format_at(self.seed, self.openings),
             ..common::config()
         };
         self.openings += 1;

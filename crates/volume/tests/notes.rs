@@ -54,7 +54,7 @@ impl World {
         let config = LogConfig {
             user_slots: 6,
             placement: Placement::default(),
-            head_format: common::head_format(),
+            format: common::format(),
             tags: TagForm::default(),
         };
         let log = Log::new(&config, &space, None);

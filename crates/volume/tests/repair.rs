@@ -8,7 +8,7 @@ mod common;
 use common::{FakeSpace, Random, seal_unit, shape};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{AnchorPace, Findings, HeadFormat, Missing, Recovery, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Findings, Format, Missing, Recovery, Store, StoreConfig};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ struct World {
     memory: Option<ProtectedMemory>,
     mode: ContentMode,
     pace: AnchorPace,
-    head_format: HeadFormat,
+    format: Format,
     store: Option<Store>,
     /// Versions of each IU of each volume, the newest last; 0 reads as zeros.
     versions: Vec<Vec<Vec<u64>>>,
@@ -47,7 +47,7 @@ impl World {
             memory: seed.is_multiple_of(2).then(|| ProtectedMemory::in_memory(6 * slot_size_bytes)),
             mode,
             pace: AnchorPace { ius_per_leaf: 7, ius_per_anchor_iu: 2 },
-            head_format: common::head_format(),
+            format: common::format(),
             store: None,
             versions: vec![vec![vec![0]; SIZE_IUS as usize]; VOLUMES.into()],
             next: 1,
@@ -63,7 +63,7 @@ impl World {
             user_slots: 6,
             anchor_pace: self.pace,
             recovery,
-            head_format: self.head_format,
+            format: self.format,
             ..common::config()
         };
         self.store = Some(Store::open(config, &mut self.space, region));
@@ -467,7 +467,7 @@ fn an_emptied_leaf(seed: u64) -> World {
     let mut world = World::new(seed);
     world.pace = AnchorPace { ius_per_leaf: 1, ius_per_anchor_iu: 1 };
     // Such versions knew no other heads.
-    let head_format = std::mem::take(&mut world.head_format);
+    let format = std::mem::take(&mut world.format);
     world.open(Recovery::Strict);
     (0..VOLUMES).for_each(|volume| world.create(volume));
     for piece in 0..8 {
@@ -491,7 +491,7 @@ fn an_emptied_leaf(seed: u64) -> World {
         world.write(1, first, count);
     }
     world.die();
-    world.head_format = head_format;
+    world.format = format;
     world
 }
 

@@ -4,7 +4,7 @@
 use diecut_fuzz::{Input, bounded};
 use diecut_log::chunk::{ChunkHead, ChunkKind, HeadRoom, Record};
 use diecut_log::head::{self, Head};
-use diecut_log::{Check, HeadFormat, RecoveredChunk, TagForm};
+use diecut_log::{Check, Format, RecoveredChunk, TagForm};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 
 diecut_fuzz::target!(seeds, check);
@@ -82,7 +82,7 @@ fn check(bytes: &[u8]) {
     let chunk = RecoveredChunk::new(found, &head_bytes, TagForm::default());
     for index in 0..u32::from(found.data_count) {
         chunk.record(index);
-        assert_eq!(chunk.check(index) != Check::UNKNOWN, found.format == HeadFormat::Three);
+        assert_eq!(chunk.check(index) != Check::UNKNOWN, found.format == Format::Three);
     }
     let mut notes = 0u32;
     let _ = chunk.runs(

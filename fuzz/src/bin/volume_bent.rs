@@ -12,7 +12,7 @@ use common::{
 use diecut_fuzz::{Input, bounded};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{AnchorPace, HeadFormat, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Format, Store, StoreConfig};
 
 diecut_fuzz::target!(seeds, check);
 
@@ -34,12 +34,12 @@ struct World {
     out: Vec<VolumeCompletion>,
 }
 
-fn open(space: &mut FakeSpace, memory: &Option<ProtectedMemory>, head_format: HeadFormat) -> Store {
+fn open(space: &mut FakeSpace, memory: &Option<ProtectedMemory>, format: Format) -> Store {
     let config = StoreConfig {
         group_commit: Span::from_micros(5),
         user_slots: SLOTS,
         anchor_pace: AnchorPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 },
-        head_format,
+        format,
         ..StoreConfig::default()
     };
     let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
@@ -153,10 +153,10 @@ fn check(bytes: &[u8]) {
 fn check_all(mut input: Input<'_>) {
     let mode = input.byte();
     let mut random = Random::of(u64::from(input.byte()));
-    let head_format = if mode & 0x80 != 0 { HeadFormat::Three } else { HeadFormat::Two };
+    let format = if mode & 0x80 != 0 { Format::Three } else { Format::Two };
     let memory = (mode & 1 != 0).then(|| ProtectedMemory::in_memory(SLOTS * SLOT_SIZE_BYTES));
     let mut space = FakeSpace::new(shape(ContentMode::Tags, u32::from(mode >> 1 & 1)), 3, 20);
-    let store = open(&mut space, &memory, head_format);
+    let store = open(&mut space, &memory, format);
     let mut world = World { space, random: Random::of(1), store, now: Time(0), out: Vec::new() };
     world.wait("an opening", |world| world.store.is_ready());
     for volume in 0..2 {
@@ -212,7 +212,7 @@ fn check_all(mut input: Input<'_>) {
         });
     }
     for rounds in [40, 2] {
-        let store = open(&mut space, &memory, head_format);
+        let store = open(&mut space, &memory, format);
         let mut world = World { space, random, store, now: Time(0), out: Vec::new() };
         world.wait("an opening", |world| world.store.is_ready());
         assert!(world.out.is_empty());

@@ -11,7 +11,7 @@ use diecut_units::IU_SIZE_BYTES;
 
 /// Version of chunk heads. A log reads both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HeadFormat {
+pub enum Format {
     /// Version 2: records of 8 bytes.
     #[default]
     Two,
@@ -50,7 +50,7 @@ const NOTES_MAX: u32 = 127;
 /// How much a head records, and in which form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeadShape {
-    pub format: HeadFormat,
+    pub format: Format,
     /// Of a chunk of leaves.
     pub is_map: bool,
     pub data_count: u32,
@@ -73,17 +73,17 @@ impl HeadShape {
 
     fn record_size_bytes(&self) -> usize {
         match self.format {
-            HeadFormat::Two => 8,
-            HeadFormat::Three => ChunkKind::User.record_size_bytes(),
+            Format::Two => 8,
+            Format::Three => ChunkKind::User.record_size_bytes(),
         }
     }
 
     /// Bytes of a note.
     pub fn note_size_bytes(&self, is_skip: bool) -> u32 {
         match self.format {
-            HeadFormat::Two => head::NOTE_SIZE_BYTES as u32,
-            HeadFormat::Three if is_skip => (NOTE_TRAILER_SIZE_BYTES + 8) as u32,
-            HeadFormat::Three => (NOTE_TRAILER_SIZE_BYTES + 8 * NOTE_WORDS) as u32,
+            Format::Two => head::NOTE_SIZE_BYTES as u32,
+            Format::Three if is_skip => (NOTE_TRAILER_SIZE_BYTES + 8) as u32,
+            Format::Three => (NOTE_TRAILER_SIZE_BYTES + 8 * NOTE_WORDS) as u32,
         }
     }
 
@@ -104,8 +104,8 @@ impl HeadShape {
     pub fn note_at(&self, bytes: &[u8], before: u32) -> std::ops::Range<usize> {
         let end = IU_SIZE_BYTES - before as usize;
         let start = match self.format {
-            HeadFormat::Two => end - head::NOTE_SIZE_BYTES,
-            HeadFormat::Three => note_at_end(&bytes[..end]).map_or(end, |(_, rest)| rest.len()),
+            Format::Two => end - head::NOTE_SIZE_BYTES,
+            Format::Three => note_at_end(&bytes[..end]).map_or(end, |(_, rest)| rest.len()),
         };
         start..end
     }
@@ -113,8 +113,8 @@ impl HeadShape {
     /// Puts a record behind the others.
     pub fn put_record(&mut self, bytes: &mut [u8], tag: u64, checksum: u32, tags: TagForm) {
         match self.format {
-            HeadFormat::Two => head::put_record(bytes, self.data_count as usize, tag),
-            HeadFormat::Three => {
+            Format::Two => head::put_record(bytes, self.data_count as usize, tag),
+            Format::Three => {
                 let record = Record { tag: (tags.long)(tag), checksum, death: [0; 4] };
                 self.room().put_record(bytes, &record);
             }
@@ -126,11 +126,11 @@ impl HeadShape {
     pub fn put_note(&mut self, bytes: &mut [u8], sequence: u64, words: [u64; 3]) {
         let is_skip = words[0] == SKIP;
         match self.format {
-            HeadFormat::Two => head::put_note(bytes, self.note_count as usize, sequence, words),
-            HeadFormat::Three if is_skip => {
+            Format::Two => head::put_note(bytes, self.note_count as usize, sequence, words),
+            Format::Three if is_skip => {
                 self.room().put_note(&mut bytes[..IU_SIZE_BYTES], KIND_SKIP, 0, sequence, &words[1..2]);
             }
-            HeadFormat::Three => {
+            Format::Three => {
                 assert!(is_known(words), "I-L19: notes are those of the format");
                 let (kind, volume) = (words[0] as u8, (words[0] >> 8) as u32);
                 self.room().put_note(&mut bytes[..IU_SIZE_BYTES], kind, volume, sequence, &words[1..]);
@@ -144,16 +144,16 @@ impl HeadShape {
     #[inline]
     pub fn tag(&self, bytes: &[u8], record: u32, tags: TagForm) -> u64 {
         match self.format {
-            HeadFormat::Two => head::record(bytes, record as usize),
-            HeadFormat::Three => (tags.short)(self.room().record(bytes, record as u16).tag, self.is_map),
+            Format::Two => head::record(bytes, record as usize),
+            Format::Three => (tags.short)(self.room().record(bytes, record as u16).tag, self.is_map),
         }
     }
 
     /// The checksum that a record tells.
     pub fn checksum(&self, bytes: &[u8], record: u32) -> Option<u32> {
         match self.format {
-            HeadFormat::Two => None,
-            HeadFormat::Three => Some(self.room().record(bytes, record as u16).checksum),
+            Format::Two => None,
+            Format::Three => Some(self.room().record(bytes, record as u16).checksum),
         }
     }
 
@@ -162,8 +162,8 @@ impl HeadShape {
         let (format, count) = (self.format, self.note_count as usize);
         let mut left = &bytes[..IU_SIZE_BYTES];
         (0..count).map_while(move |note| match format {
-            HeadFormat::Two => Some(head::note(bytes, note)),
-            HeadFormat::Three => {
+            Format::Two => Some(head::note(bytes, note)),
+            Format::Three => {
                 let (note, rest) = note_at_end(left)?;
                 left = rest;
                 note_words(&note).map(|words| (note.sequence, words))
@@ -173,7 +173,7 @@ impl HeadShape {
 
     /// Bytes of so many notes at the end of a head, if they are there.
     pub fn measure_notes(&self, bytes: &[u8]) -> Option<u32> {
-        if self.format == HeadFormat::Two {
+        if self.format == Format::Two {
             return self.note_count.checked_mul(head::NOTE_SIZE_BYTES as u32);
         }
         let mut left = &bytes[..IU_SIZE_BYTES];
@@ -210,7 +210,7 @@ mod test {
     /// Goal: both forms record the same. Method: records, notes and skips in turn until no more fits, and all of them read again.
     #[test]
     fn what_is_recorded_is_told() {
-        for (format, expected) in [(HeadFormat::Two, 100), (HeadFormat::Three, 89)] {
+        for (format, expected) in [(Format::Two, 100), (Format::Three, 89)] {
             let mut bytes = vec![0; IU_SIZE_BYTES];
             let mut shape = HeadShape { format, ..HeadShape::default() };
             let mut notes = Vec::new();
@@ -229,7 +229,7 @@ mod test {
             assert_eq!(shape.data_count, expected, "{format:?}");
             for record in 0..shape.data_count {
                 assert_eq!(shape.tag(&bytes, record, TagForm::default()), tag(record));
-                let checksum = (format == HeadFormat::Three).then_some(50 + record);
+                let checksum = (format == Format::Three).then_some(50 + record);
                 assert_eq!(shape.checksum(&bytes, record), checksum);
             }
             assert_eq!(shape.notes(&bytes).collect::<Vec<_>>(), notes);
@@ -240,7 +240,7 @@ mod test {
     /// Goal: a chunk takes no more notes than the word of a slot can count.
     #[test]
     fn a_chunk_has_so_many_notes() {
-        for (format, expected) in [(HeadFormat::Two, 126), (HeadFormat::Three, 127)] {
+        for (format, expected) in [(Format::Two, 126), (Format::Three, 127)] {
             let mut bytes = vec![0; IU_SIZE_BYTES];
             let mut shape = HeadShape { format, ..HeadShape::default() };
             while shape.fits(0, 1, shape.note_size_bytes(true)) {

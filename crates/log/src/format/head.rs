@@ -28,7 +28,7 @@
 //! that does not check out, or names another place, ends its segment.
 
 use super::chunk::{ChunkHead, ChunkKind, HeadRoom, Nonce};
-use super::form::{HeadFormat, HeadShape, note_words};
+use super::form::{Format, HeadShape, note_words};
 use crate::{Stream, StreamKind};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 use std::mem::offset_of;
@@ -111,7 +111,7 @@ pub struct Head {
     /// The segment that all entries were copied from, if it is one.
     pub origin: Option<Origin>,
     /// Its version.
-    pub format: HeadFormat,
+    pub format: Format,
     /// Bytes of notes, in version 3.
     pub note_bytes: u32,
 }
@@ -178,7 +178,7 @@ impl Head {
     /// # Panics
     /// If its records and notes have no room, or it has no units, or one of version 2 is to have a nonce.
     pub fn encode(&self, nonce: Nonce, bytes: &mut [u8]) {
-        if self.format == HeadFormat::Three {
+        if self.format == Format::Three {
             return self.encode_three(nonce, bytes);
         }
         assert!(nonce.is_none(), "I-L44: media without OOB areas have heads of version 3");
@@ -268,7 +268,7 @@ impl Head {
             note_count: fields.note_count.get(),
             sequence: fields.sequence.get(),
             origin: (generation > 0).then_some(origin),
-            format: HeadFormat::Two,
+            format: Format::Two,
             note_bytes: 0,
         };
         let fit = fits(head.data_count.into(), (head.note_count as usize).min(IU_SIZE_BYTES), 0);
@@ -294,7 +294,7 @@ impl Head {
             note_count,
             sequence: found.sequence,
             origin: found.origin,
-            format: HeadFormat::Three,
+            format: Format::Three,
             note_bytes: found.room.note_bytes.into(),
         };
         is_known.then_some(head)
@@ -308,8 +308,8 @@ impl Head {
             data_count: self.data_count.into(),
             note_count: self.note_count,
             note_bytes: match self.format {
-                HeadFormat::Two => self.note_count * NOTE_SIZE_BYTES as u32,
-                HeadFormat::Three => self.note_bytes,
+                Format::Two => self.note_count * NOTE_SIZE_BYTES as u32,
+                Format::Three => self.note_bytes,
             },
         }
     }

@@ -13,6 +13,6 @@ pub mod walk;
 
 pub use description::Description;
 pub use flush_note::FlushNote;
-pub use form::{HeadFormat, TagForm};
+pub use form::{Format, TagForm};
 pub(crate) use form::{HeadShape, is_known};
 pub use recovered::RecoveredChunk;

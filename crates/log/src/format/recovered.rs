@@ -1,4 +1,4 @@
-use super::{HeadFormat, TagForm};
+use super::{Format, TagForm};
 use crate::Check;
 use crate::head::{self, Head, NOTE_SIZE_BYTES, RECORDS_OFFSET};
 use crate::walk::{self, Run};
@@ -22,7 +22,7 @@ impl RecoveredChunk {
     /// # Panics
     /// If they do not fit.
     pub fn new(head: Head, page: &[u8], tags: TagForm) -> RecoveredChunk {
-        if head.format == HeadFormat::Three {
+        if head.format == Format::Three {
             return RecoveredChunk::of_three(head, page, tags);
         }
         let notes = head.note_count as usize * NOTE_SIZE_BYTES;

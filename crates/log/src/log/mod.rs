@@ -18,7 +18,7 @@ use crate::token::{
 };
 use crate::writer::{Appended, Pace, Writer};
 use crate::{
-    Check, HandleStatistics, HeadFormat, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream,
+    Check, HandleStatistics, Format, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream,
     StreamKind, TagForm,
 };
 use diecut_units::token::space::KIND_MASK;
@@ -39,7 +39,7 @@ pub struct LogConfig {
     /// Reclaim unit handles and reclaim groups; always the same ones.
     pub placement: Placement,
     /// Version of the chunk heads that are written. Both are read, whatever this is.
-    pub head_format: HeadFormat,
+    pub format: Format,
     /// How the owner's tags stand in those of version 3.
     pub tags: TagForm,
 }
@@ -60,7 +60,7 @@ impl Log {
         let staging_size_bytes = staging.as_ref().map(|region| region.len());
         let layout = config.placement.layout(space, staging_size_bytes);
         // Without OOB areas nothing but the head says what a chunk holds.
-        let format = if layout.shape.has_oob() { config.head_format } else { HeadFormat::Three };
+        let format = if layout.shape.has_oob() { config.format } else { Format::Three };
         let form = HeadForm { format, tags: config.tags };
         let staging = Staging::new(&layout, config.user_slots, staging, form);
         let segments = Segments::new(layout, space, staging.user_slot_count());

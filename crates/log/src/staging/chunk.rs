@@ -1,6 +1,6 @@
 //! A chunk in a staging slot, and the states it goes through.
 
-use crate::format::{HeadFormat, HeadShape};
+use crate::format::{Format, HeadShape};
 use crate::head::{Head, Origin};
 use crate::{Layout, LogAddress, SegmentIndex, Stream, StreamKind};
 
@@ -162,7 +162,7 @@ impl Chunk {
 
     /// How much its head records, in a form.
     #[inline]
-    pub fn shape(&self, format: HeadFormat) -> HeadShape {
+    pub fn shape(&self, format: Format) -> HeadShape {
         HeadShape {
             format,
             is_map: self.stream.kind() == StreamKind::Map,

@@ -40,7 +40,7 @@ use super::chunk::Chunk;
 use crate::Layout;
 use crate::UnitReference;
 use crate::chunk::Nonce;
-use crate::format::{HeadFormat, HeadShape, TagForm, is_known};
+use crate::format::{Format, HeadShape, TagForm, is_known};
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
 use diecut_units::mutant;
@@ -96,7 +96,7 @@ const HEAD_THREE: u16 = 1;
 /// How heads are written, and what tags are in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadForm {
-    pub format: HeadFormat,
+    pub format: Format,
     pub tags: TagForm,
 }
 
@@ -138,7 +138,7 @@ impl Published {
         }
         (self.data_count, self.note_count) = (data_count, note_count);
     }
-    fn word(&self, sequence: u64, format: HeadFormat) -> u64 {
+    fn word(&self, sequence: u64, format: Format) -> u64 {
         let checked = Checked {
             sequence: sequence.into(),
             records_check: self.records_check.into(),
@@ -152,17 +152,17 @@ impl Published {
     }
 }
 
-fn magic_of(format: HeadFormat) -> u64 {
+fn magic_of(format: Format) -> u64 {
     match format {
-        HeadFormat::Two => MAGIC,
-        HeadFormat::Three => MAGIC_THREE,
+        Format::Two => MAGIC,
+        Format::Three => MAGIC_THREE,
     }
 }
 
-fn version_of(format: HeadFormat) -> u16 {
+fn version_of(format: Format) -> u16 {
     match format {
-        HeadFormat::Two => VERSION,
-        HeadFormat::Three => HEAD_THREE,
+        Format::Two => VERSION,
+        Format::Three => HEAD_THREE,
     }
 }
 
@@ -193,7 +193,7 @@ pub(crate) struct Slot {
     body: Body,
     chunk: Option<Chunk>,
     /// Of what it holds.
-    format: HeadFormat,
+    format: Format,
     form: HeadForm,
     iu_bytes: usize,
     spare_checksums: Vec<u32>,
@@ -289,7 +289,7 @@ impl Slot {
     }
 
     /// Takes a chunk that was found here, in the form that it has.
-    pub fn hold_found(&mut self, chunk: Chunk, format: HeadFormat) {
+    pub fn hold_found(&mut self, chunk: Chunk, format: Format) {
         self.format = format;
         self.hold(chunk);
     }
@@ -507,7 +507,7 @@ impl Slot {
             header.offset = offset.into();
             header.version = version_of(format).into();
             header.reference = reference.0.into();
-            if format == HeadFormat::Three {
+            if format == Format::Three {
                 header.reserved = [0; 32];
             }
         }
@@ -541,7 +541,7 @@ impl Slot {
         if publish == 0 {
             return FoundSlot::Empty;
         }
-        let Some(format) = [HeadFormat::Two, HeadFormat::Three]
+        let Some(format) = [Format::Two, Format::Three]
             .into_iter()
             .find(|format| magic_of(*format) == publish >> 48)
         else {
@@ -554,7 +554,7 @@ impl Slot {
         let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
         let sequence = header.sequence.get();
         let reference = UnitReference(header.reference.get());
-        let is_mirrored = format == HeadFormat::Three && header.reserved[8..] != [0; 24];
+        let is_mirrored = format == Format::Three && header.reserved[8..] != [0; 24];
         if header.version != version_of(format)
             || is_mirrored
             || reference.0 >= UnitReference::COUNT_MAX
@@ -641,7 +641,7 @@ mod test {
         let body = slot.bytes().to_vec();
         let shape = HeadShape { data_count: 1, note_count: 1, note_bytes: 32, ..HeadShape::default() };
         slot.published.extend(&body, &[iu], shape);
-        let word = slot.published.word(0x0807_0605_0403_0201, HeadFormat::Two);
+        let word = slot.published.word(0x0807_0605_0403_0201, Format::Two);
         slot.word(word);
         let sequence = [1, 2, 3, 4, 5, 6, 7, 8];
         let tags = checksum(&[7, 0, 0, 0, 0, 0, 0, 0]).to_le_bytes();
@@ -675,7 +675,7 @@ mod test {
         }
         let kept = [1, 5 | 0xffff_ffff << 8].map(|first| (first, [first, 2, 3]));
         assert_eq!(slot.notes(), kept);
-        let mut three = HeadShape { format: HeadFormat::Three, ..HeadShape::default() };
+        let mut three = HeadShape { format: Format::Three, ..HeadShape::default() };
         let mut bytes = vec![0; IU_SIZE_BYTES];
         slot.notes().into_iter().for_each(|(sequence, words)| three.put_note(&mut bytes, sequence, words));
         assert_eq!(three.notes(&bytes).collect::<Vec<_>>(), kept);
@@ -686,7 +686,7 @@ mod test {
     fn the_bytes_of_a_slot_of_version_3() {
         let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 3 * IU_SIZE_BYTES);
         let region = || memory.region(0..memory.size_bytes());
-        let form = HeadForm { format: HeadFormat::Three, ..HeadForm::default() };
+        let form = HeadForm { format: Format::Three, ..HeadForm::default() };
         let mut slot = Slot::protected(region(), 8, form);
         let place = Place { segment: 0x0403_0201, first_unit: 0, room_units: 9 };
         let stream = Stream::User(UnitReference(3));
@@ -730,7 +730,7 @@ mod test {
         assert_eq!(slot.bytes()[IU_SIZE_BYTES - 56..IU_SIZE_BYTES], [&skip[..], &first_note].concat());
         drop(slot);
         let shape = HeadShape {
-            format: HeadFormat::Three,
+            format: Format::Three,
             is_map: false,
             data_count: 2,
             note_count: 2,

@@ -4,23 +4,23 @@
 pub use diecut_testing::Random;
 pub use diecut_testing::fake_space::{FakeSpace, plain_shape, shape};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
-use diecut_volume::{HeadFormat, StoreConfig};
+use diecut_volume::{Format, StoreConfig};
 
 /// Version of the chunk heads that stores of this test write: it is the test that says so, by its name.
-pub fn head_format() -> HeadFormat {
-    if module_path!().starts_with("three::") { HeadFormat::Three } else { HeadFormat::Two }
+pub fn format() -> Format {
+    if module_path!().starts_with("three::") { Format::Three } else { Format::Two }
 }
 
-/// As [`head_format`], of one opening of many. In every fourth store of a test with version 3 the openings write one and the other in
+/// As [`format`], of one opening of many. In every fourth store of a test with version 3 the openings write one and the other in
 /// turns: a log reads both.
-pub fn head_format_at(seed: u64, opening: u64) -> HeadFormat {
+pub fn format_at(seed: u64, opening: u64) -> Format {
     let takes_turns = seed.is_multiple_of(4) && opening.is_multiple_of(2);
-    if takes_turns { HeadFormat::Two } else { head_format() }
+    if takes_turns { Format::Two } else { format() }
 }
 
 /// What is chosen when a store is opened and a test does not care.
 pub fn config() -> StoreConfig {
-    StoreConfig { head_format: head_format(), ..StoreConfig::default() }
+    StoreConfig { format: format(), ..StoreConfig::default() }
 }
 
 /// Where the mark begins in the OOB of a page, IUs of a page, bytes of a mark and of the OOB.
