@@ -47,7 +47,8 @@ mod writer;
 pub use address::{Check, LogAddress, MapEntry};
 pub use fitting::PlacementError;
 pub use format::{
-    Description, FlushNote, Format, RecoveredChunk, TagForm, anchor, anchor2, chunk, head, mark, walk,
+    Description, FlushNote, Format, RecoveredChunk, TagForm, anchor, anchor2, any_anchor, chunk, head, mark,
+    walk,
 };
 pub use layout::{Layout, SegmentIndex};
 pub use log::{Log, LogConfig};

@@ -4,12 +4,13 @@
 //! What an anchor says of volumes and figures is in `owner_bytes`.
 
 use crate::endurance::Endurance;
+use crate::leaf::{LeafEntry, LeafName};
 use crate::lent::Lent;
 use crate::loss::AcceptedLoss;
-use crate::map::{self, GROUP_LEAVES, Maps, OpenGroup};
+use crate::map::{GROUP_LEAVES, LeafId, LeafKind, Maps, OpenGroup, VolumeMap};
 use crate::{owner_bytes, positions};
-use diecut_log::anchor::Anchor;
-use diecut_log::{Log, LogAddress, MapEntry, Stream};
+use diecut_log::any_anchor::AnyAnchor;
+use diecut_log::{Check, Format, Log, MapEntry, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{LogicalBlock, SpaceToken};
 use zerocopy::FromBytes;
@@ -50,9 +51,11 @@ pub(crate) struct Anchoring {
     leaves_written: u64,
     /// IUs that hosts had written at the last anchor, or the last try.
     anchored_at_ius: u64,
-    taken: Option<(Anchor, u64)>,
+    taken: Option<(AnyAnchor, u64)>,
     scratch: Vec<u8>,
     mending: Option<Mending>,
+    /// The first anchor of the new format is still to be written: till then the log writes what it wrote before.
+    is_renewing: bool,
 }
 
 /// What leaves and anchors are paced by, and what an anchor keeps for the store.
@@ -84,12 +87,14 @@ impl Anchoring {
         if lent.log.read_only().is_some() {
             return false;
         }
+        self.look_at_renewal(lent.log);
         let has_leaves = self.leaves_written >= asked.host_written_ius / asked.pace.ius_per_leaf;
-        let goes_on = lent.log.may_anchor() && self.write_leaves(asked, lent);
+        // The first anchor of the new format names old leaves only.
+        let goes_on = !self.is_renewing && lent.log.may_anchor() && self.write_leaves(asked, lent);
         let was_taken = self.taken.is_some();
         let is_early = self.write_anchor(asked, lent);
         self.look_at_mending(goes_on, was_taken, lent);
-        has_leaves && is_early && self.mending.is_none()
+        has_leaves && is_early && self.mending.is_none() && !self.is_renewing
     }
 
     /// What recovery did about what is missing is to be durable: everything goes into leaves and an anchor at once.
@@ -108,6 +113,23 @@ impl Anchoring {
         });
     }
 
+    /// A store of the format of before goes on with the new one when an anchor says so: an anchor of before does not tell of what is written then.
+    pub fn begin_renewing(&mut self, log: &mut Log) {
+        diecut_units::mark!("volume: store of the format of before");
+        self.is_renewing = true;
+        log.want_anchor(true);
+    }
+
+    /// From the first anchor of the new format on everything is written in it.
+    fn look_at_renewal(&mut self, log: &mut Log) {
+        let holds = log.holds_anchor_of_two() || mutant!("volume: new format before its anchor");
+        if self.is_renewing && holds {
+            self.is_renewing = false;
+            log.want_anchor(self.mending.is_some());
+            log.write_as(Format::Three);
+        }
+    }
+
     /// Whether a repair is still to be written down. Until then a restart meets what this one met.
     pub fn is_mending(&self, log: &Log) -> bool {
         self.mending.is_some() && log.read_only().is_none()
@@ -122,10 +144,11 @@ impl Anchoring {
             return mending.has_more_leaves;
         }
         match &self.taken {
-            Some((anchor, _)) => log.durable_before() >= anchor.taken_at,
+            Some((anchor, _)) => log.durable_before() >= anchor.taken_at(),
             None => {
                 mending.failed_with_free != Some(log.free_segments())
                     && log.may_anchor()
+                    && !self.is_renewing
                     && log.settled_before() >= mending.sequence
                     && maps.visited_before(log.next_sequence()) >= mending.sequence
             }
@@ -206,22 +229,22 @@ impl Anchoring {
         let entries = map.leaf(leaf);
         let empty = entries.iter().all(|entry| *entry == MapEntry::NONE);
         scratch.resize(IU_SIZE_BYTES, 0xff);
-        let words = <[U32]>::mut_from_bytes(scratch).expect("whole words");
-        for (word, entry) in words.iter_mut().zip(entries) {
-            *word = positions::of(entry.get()).into();
-        }
-        scratch[entries.len() * 4..].fill(0xff);
-        let mut place = LogAddress::NONE;
+        encode_leaf(map, open.volume, leaf, scratch);
+        let mut place = MapEntry::NONE;
         // A leaf that became empty is written, too: only its record tells recovery that the anchor's is not needed any more.
-        let is_named = map.leaves[leaf].is_place();
+        let is_named = map.leaves[leaf] != MapEntry::NONE || map.has_old(leaf);
+        let id = LeafId { kind: map.kind(), volume: open.volume, leaf };
         if !empty || is_named && !mutant!("volume: empty leaf not recorded") {
-            match lent.log.append(Stream::Map, map::leaf_tag(open.volume, leaf), scratch, lent.space) {
-                Some(appended) => place = appended.address,
+            match lent.log.append(Stream::Map, id.tag(), scratch, lent.space) {
+                Some(appended) => {
+                    place = MapEntry::data(appended.address, Check::of(appended.checksum));
+                }
                 None => return false,
             }
         }
         let map = &mut lent.maps.volumes[usize::from(open.volume)];
-        let old = std::mem::replace(&mut map.leaves[leaf], place);
+        let old = std::mem::replace(&mut map.leaves[leaf], place).get();
+        map.replace_old(leaf, |old| lent.log.invalidate(old));
         map.dirty[open.group] &= !(1 << bit);
         if old.is_place() {
             lent.log.invalidate(old);
@@ -238,10 +261,10 @@ impl Anchoring {
             if *moves != lent.log.map_moves() {
                 // A leaf that it names has another place by now.
                 self.taken = None;
-            } else if lent.log.durable_before() < anchor.taken_at
+            } else if lent.log.durable_before() < anchor.taken_at()
                 && !mutant!("volume: anchor before its leaves")
             {
-                lent.log.want_durable(anchor.taken_at);
+                lent.log.want_durable(anchor.taken_at());
             } else {
                 lent.log.write_anchor(anchor, lent.space);
                 self.taken = None;
@@ -250,13 +273,17 @@ impl Anchoring {
         }
         let existing = lent.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
-        let owner_bytes = owner_bytes::size_bytes(lent.maps.volumes.len(), leaves);
+        let format = match lent.maps.kind {
+            LeafKind::Old => Format::Two,
+            LeafKind::New => Format::Three,
+        };
+        let owner_bytes = owner_bytes::size_bytes(format, lent.maps);
         let pace = asked.pace;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
-            .max(lent.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
+            .max(lent.log.anchor_size_ius(format, owner_bytes) * pace.ius_per_anchor_iu);
         let since = asked.host_written_ius - self.anchored_at_ius;
         let has_many_notes = has_many_notes(lent);
-        let pressed = lent.log.needs_anchor() || has_many_notes;
+        let pressed = self.is_renewing || lent.log.needs_anchor() || has_many_notes;
         if since < apart && !pressed {
             return true;
         }
@@ -268,7 +295,9 @@ impl Anchoring {
             // Only the notes ask for one, and it would cover few of them: the leaves come first.
             return false;
         }
-        if sequence <= lent.log.anchored() {
+        // The first one of the new format begins where the one before does: the leaves are that one's.
+        let sequence = if self.is_renewing { lent.log.anchored() } else { sequence };
+        if sequence <= lent.log.anchored() && !self.is_renewing {
             // The round is not done: soon again.
             let again_at_ius = self.anchored_at_ius + apart / 4;
             self.anchored_at_ius = again_at_ius.min(asked.host_written_ius);
@@ -276,11 +305,29 @@ impl Anchoring {
         }
         self.anchored_at_ius = asked.host_written_ius;
         let figures = asked.endurance.now(asked.written_ius, lent.space);
-        let owner = owner_bytes::encode(owner_bytes, asked.accepted, figures, lent.maps);
-        let anchor = lent.log.take_anchor(sequence, owner);
-        assert!(anchor.sequence <= anchor.taken_at, "I-M16: an anchor begins before it was taken");
+        let owner = owner_bytes::encode(format, asked.accepted, figures, lent.maps);
+        let anchor = lent.log.take_anchor(format, sequence, owner);
+        assert!(anchor.sequence() <= anchor.taken_at(), "I-M16: an anchor begins before it was taken");
         self.taken = Some((anchor, lent.log.map_moves()));
         self.write_anchor(asked, lent)
+    }
+}
+
+/// Writes what a leaf says.
+fn encode_leaf(map: &VolumeMap, volume: u16, leaf: usize, iu: &mut [u8]) {
+    let entries = map.leaf(leaf);
+    match map.kind() {
+        LeafKind::Old => {
+            let words = <[U32]>::mut_from_bytes(iu).expect("whole words");
+            for (word, entry) in words.iter_mut().zip(entries) {
+                *word = positions::of(entry.get()).into();
+            }
+            iu[entries.len() * 4..].fill(0xff);
+        }
+        LeafKind::New => {
+            let name = LeafName { level: 0, volume: volume.into(), number: leaf as u64, stamp: 0 };
+            name.encode(entries.iter().map(|entry| LeafEntry::of(*entry)), iu);
+        }
     }
 }
 
@@ -308,7 +355,7 @@ mod test {
             let mut maps = Maps::default();
             for volume in 0..volumes {
                 maps.volume(volume).exists = true;
-                maps.volume(volume).resize(2 * (GROUP_LEAVES * map::LEAF_ENTRIES) as u64, 1);
+                maps.volume(volume).resize(2 * (GROUP_LEAVES * LeafKind::Old.entries()) as u64, 1);
             }
             let mut cursor = (0, 0);
             let mut entered = Vec::new();

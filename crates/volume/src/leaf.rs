@@ -1,5 +1,5 @@
 //! Leaf of a map, version 1: it says itself whose it is, and its entries have checks, flags and places of 40 bits
-//! (`docs/design/one-format.md`). Nothing writes it yet. It is one IU, little endian.
+//! (`docs/design/one-format.md`). It is one IU, little endian.
 //!
 //! | offset | size   | field   | meaning                                                                 |
 //! |-------:|-------:|---------|-------------------------------------------------------------------------|
@@ -103,7 +103,11 @@ impl LeafEntry {
         self.place < 1 << PLACE_BITS && (self.state == LeafState::Data || is_bare)
     }
 
-    fn word(&self) -> u64 {
+    /// Its bits.
+    ///
+    /// # Panics
+    /// If it says what no entry says.
+    pub fn word(&self) -> u64 {
         assert!(self.is_possible(), "I-M21: a leaf says what a reader takes");
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         self.place
@@ -146,7 +150,8 @@ impl LeafEntry {
         }
     }
 
-    fn of_word(word: u64) -> Option<LeafEntry> {
+    /// Reads its bits; `None` if no entry has them.
+    pub fn of_word(word: u64) -> Option<LeafEntry> {
         let entry = LeafEntry {
             state: *STATES.get((word >> PLACE_BITS & 7) as usize)?,
             place: word & ((1 << PLACE_BITS) - 1),

@@ -40,7 +40,7 @@ mod waiting;
 pub use anchoring::AnchorPace;
 pub use config::{StoreConfig, StoreStatistics};
 pub use diecut_log::{
-    HandleStatistics, Format, Placement, PlacementError, PlacementHandle, PlacementIsolation,
+    Format, HandleStatistics, Placement, PlacementError, PlacementHandle, PlacementIsolation,
     PlacementTarget, ReclaimGroup,
 };
 pub use endurance::EnduranceFigures;

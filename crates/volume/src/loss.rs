@@ -7,7 +7,6 @@
 //! ([`crate::Store::is_mending`]).
 
 use crate::contract::VolumeIndex;
-use crate::map::LEAF_ENTRIES;
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::space::LogicalBlock;
 
@@ -63,6 +62,8 @@ pub enum Missing {
         volume: VolumeIndex,
         /// The leaf.
         leaf: u64,
+        /// IUs of a leaf.
+        leaf_ius: u64,
     },
     /// The map names erase blocks that are not there.
     Places {
@@ -75,6 +76,11 @@ pub enum Missing {
     Volume {
         /// The volume.
         volume: VolumeIndex,
+    },
+    /// The newest anchor needs what this program does not understand: nothing is lost, but another version wrote it.
+    Features {
+        /// A bit for each feature.
+        features: u64,
     },
     /// A segment that another version wrote: nothing is lost, but this program cannot read it.
     OtherVersion {
@@ -91,6 +97,7 @@ impl Missing {
             Missing::Leaf { .. }
                 | Missing::Places { .. }
                 | Missing::Volume { .. }
+                | Missing::Features { .. }
                 | Missing::OtherVersion { .. }
         )
     }
@@ -98,7 +105,9 @@ impl Missing {
     /// Why no more is written.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Missing::OtherVersion { .. } => "the store was written by another version",
+            Missing::OtherVersion { .. } | Missing::Features { .. } => {
+                "the store was written by another version"
+            }
             Missing::Staging { .. } => "protected memory is damaged: the last acknowledged writes are lost",
             Missing::Leaf { .. } | Missing::Places { .. } => {
                 "the medium lost a part of the map: reads of what lay there fail"
@@ -126,8 +135,8 @@ impl Missing {
                 format!("records: a chunk of segment {segment} says what cannot be")
             }
             Missing::Staging { slots } => format!("protected memory: {slots} staging slots are damaged"),
-            Missing::Leaf { volume, leaf } => {
-                let bytes = (LEAF_ENTRIES * IU_SIZE_BYTES) as u64;
+            Missing::Leaf { volume, leaf, leaf_ius } => {
+                let bytes = leaf_ius * IU_SIZE_BYTES as u64;
                 format!(
                     "map: the leaf of volume {} for bytes {} to {} cannot be read",
                     name(*volume),
@@ -142,6 +151,11 @@ impl Missing {
             ),
             Missing::Volume { volume } => {
                 format!("volume {}: it was made, and nothing of it is there", name(*volume))
+            }
+            Missing::Features { features } => {
+                format!(
+                    "anchor: it needs features {features:#x} of another version of the program; start that one"
+                )
             }
             Missing::OtherVersion { segment } => {
                 format!("segment {segment}: another version of the program wrote it; start that one")
@@ -184,7 +198,9 @@ impl Findings {
 
     /// Whether another version wrote something: that is not lost, and cannot be accepted as lost.
     pub fn is_of_other_version(&self) -> bool {
-        self.missing.iter().any(|missing| matches!(missing, Missing::OtherVersion { .. }))
+        let is_other =
+            |missing: &Missing| matches!(missing, Missing::OtherVersion { .. } | Missing::Features { .. });
+        self.missing.iter().any(is_other)
     }
 }
 

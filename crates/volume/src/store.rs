@@ -91,11 +91,11 @@ impl Store {
             rest: Rest::default(),
         };
         store.config.exported_ius = store.config.exported_ius.min(store.log.usable_ius());
-        let recovery = store.config.recovery;
+        let (recovery, format) = (store.config.recovery, store.config.format);
         let mut lent = Lent { log: &mut store.log, maps: &mut store.maps, space };
-        let opening = Opening::start(recovery, &mut lent);
+        let opening = Opening::start(recovery, format, &mut lent);
         store.opening = Some(Box::new(opening));
-        store.end_opening();
+        store.end_opening(space);
         store
     }
 
@@ -362,7 +362,7 @@ impl Store {
     ) {
         let opening = self.opening.as_mut().expect("asked by whoever opens");
         opening.step(completion, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
-        if self.end_opening() {
+        if self.end_opening(space) {
             for command in std::mem::take(&mut self.early.commands) {
                 self.submit(command, space, completions);
             }

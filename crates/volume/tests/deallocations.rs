@@ -137,13 +137,13 @@ fn unmapped_stretches_are_passed_over() {
         world.write(iu);
     }
     let (pieces, looked_at) = world.deallocate(3, SIZE_IUS - 3);
-    assert!(pieces <= 5 && looked_at <= 2 * 1024, "{pieces} pieces, {looked_at} entries");
+    assert!(pieces <= 5 && looked_at <= 2 * common::leaf_ius(), "{pieces} pieces, {looked_at} entries");
     assert_eq!([500_000, 500_001, 900_123].map(|iu| world.read(iu)), [0; 3]);
     assert_eq!(world.deallocate(0, SIZE_IUS), (1, 0), "nobody looks again");
     world.write(500_001);
     assert_eq!(world.read(500_001), 500_002);
     let (_, looked_at) = world.deallocate(0, SIZE_IUS);
-    assert_eq!((looked_at, world.read(500_001)), (1024, 0), "what was written again is found");
+    assert_eq!((looked_at, world.read(500_001)), (common::leaf_ius(), 0), "what was written again is found");
 }
 
 /// Goal: deallocations of any shape do what they say, before and after restarts. Method: random writes in a few places of the
@@ -221,8 +221,9 @@ fn notes_to_replay_are_bounded() {
 #[test]
 fn notes_without_an_end_are_noticed() {
     assert!(diecut_units::marks::plant_mutant(Some("volume: notes without an end")));
-    let most = single_blocks(60_000);
+    // Or they leave no room at all, and no anchor comes because nothing is written.
+    let most = std::panic::catch_unwind(|| single_blocks(60_000));
     assert!(diecut_units::marks::mutant_reached_count() > 0);
     diecut_units::marks::plant_mutant(None);
-    assert!(most > REPLAYED_MAX, "{most}");
+    assert!(most.as_ref().map_or(true, |most| *most > REPLAYED_MAX), "{most:?}");
 }

@@ -88,7 +88,7 @@ fn a_full_group_refuses_what_is_new_and_nothing_else() {
     // Another group has room, and what names none goes there.
     let last = fill(&mut world, 0, full);
     assert!(
-        last + 8 >= 2 * group_ius,
+        last + 16 >= 2 * group_ius,
         "{last} IUs of two times {group_ius}: leaves take a little of the first group"
     );
     // What goes from one group to another one needs room there.

@@ -56,10 +56,12 @@ fn what_is_overwritten_in_its_order_is_not_copied_for_a_neighbour_at_random() {
     for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
         let (in_order, apart, moved) = amplification(Placement::of_handles(2, isolation));
         assert!(
-            moved * 10 < moved_together,
+            // Leaves of the new format take more of the little room that there is.
+            moved * 8 < moved_together,
             "{isolation:?}: {moved} copies, {moved_together} without handles"
         );
-        assert!(in_order < 1.04, "{isolation:?}: {in_order}, and {moved} copies");
+        let in_order_max = if common::leaf_ius() == 504 { 1.06 } else { 1.04 };
+        assert!(in_order < in_order_max, "{isolation:?}: {in_order}, and {moved} copies");
         assert!(apart < together - 0.02, "{isolation:?}: {apart} with handles, {together} without");
     }
 }

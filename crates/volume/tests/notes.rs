@@ -102,7 +102,7 @@ impl World {
             }
             self.step();
         }
-        let anchor = self.log.take_anchor(sequence, Vec::new());
+        let anchor = self.log.take_anchor(common::format(), sequence, Vec::new());
         self.log.write_anchor(&anchor, &mut self.space);
         for _ in 0..100_000 {
             if self.log.anchored() == sequence {

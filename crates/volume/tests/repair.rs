@@ -509,7 +509,10 @@ fn a_leaf_that_an_older_version_emptied_is_not_lost() {
         }
         left_read_only += 1;
         let missing = &world.store().findings().missing;
-        assert!(matches!(missing[..], [Missing::Leaf { volume: VolumeIndex(0), leaf: 0 }]), "{missing:?}");
+        assert!(
+            matches!(missing[..], [Missing::Leaf { volume: VolumeIndex(0), leaf: 0, .. }]),
+            "{missing:?}"
+        );
         world.die();
         world.open(Recovery::Mend);
         assert_eq!(world.store().read_only_reason(), None, "seed {seed}");
@@ -538,6 +541,16 @@ fn name_staged_places(space: &mut FakeSpace, ius: std::ops::Range<usize>) -> u32
             let is_leaf = |iu: &[u8]| {
                 iu.len() == IU_SIZE_BYTES && word(iu, 10) == u32::MAX - 1 && word(iu, 1023) == u32::MAX
             };
+            // Leaves of 504 entries stand behind their head here, so that it can tell what they have.
+            let is_new = |iu: &[u8]| iu.starts_with(b"dlef") && iu[64 + 8 * 10 + 5] == 3;
+            let follow_head = content[0].starts_with(b"dchk");
+            for leaf in content.iter_mut().skip(1).filter(|iu| follow_head && is_new(iu)) {
+                leaves += 1;
+                for iu in ius.clone() {
+                    let place = 1 << 40 | (0x00f0_0001 + iu as u64);
+                    leaf[64 + 8 * iu..][..8].copy_from_slice(&u64::to_le_bytes(place));
+                }
+            }
             for leaf in content.iter_mut().skip(1).filter(|iu| is_leaf(iu)) {
                 leaves += 1;
                 ius.clone().for_each(|iu| {

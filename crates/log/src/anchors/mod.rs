@@ -3,7 +3,9 @@
 mod writer;
 
 use crate::anchor::Anchor;
-use crate::{Layout, reserve};
+use crate::anchor2::{self, AnchorSegment, SegmentProgress};
+use crate::format::any_anchor::AnyAnchor;
+use crate::{Format, Layout, reserve};
 use diecut_units::BufferPool;
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceError, UnitIndex};
 use std::collections::VecDeque;
@@ -32,6 +34,12 @@ pub(crate) struct Anchors {
     cleaned_entries_max: u64,
     /// Chunks of leaves whose place failed.
     leaf_moves: u64,
+    /// The newest one that holds is of version 2.
+    pub holds_two: bool,
+    /// Version of the one that is being written.
+    writes_two: bool,
+    /// What the anchor that a restart found says of segments.
+    listed: Vec<AnchorSegment>,
 }
 
 impl Anchors {
@@ -46,6 +54,9 @@ impl Anchors {
             cleaned_entries: 0,
             cleaned_entries_max: u64::from((segments / 4).clamp(4, 32)) * u64::from(layout.segment_ius),
             leaf_moves: 0,
+            holds_two: false,
+            writes_two: false,
+            listed: Vec::new(),
         }
     }
 
@@ -133,13 +144,24 @@ impl Anchors {
     }
 
     /// IUs that one with so many bytes of the owner takes in a log of so many segments.
-    pub fn size_ius(layout: &Layout, segments: u32, owner_bytes: usize) -> u64 {
-        AnchorWriter::size_ius(&layout.shape, Anchor::size_bytes(segments as usize, owner_bytes))
+    pub fn size_ius(layout: &Layout, format: Format, segments: u32, owner_bytes: usize) -> u64 {
+        let segments = segments as usize;
+        let bytes = match format {
+            Format::Two => Anchor::size_bytes(segments, owner_bytes),
+            Format::Three => anchor2::Anchor::size_bytes(1, segments, 0, owner_bytes),
+        };
+        AnchorWriter::size_ius(&layout.shape, bytes)
     }
 
     /// Writes one. Everything that was appended before it was taken must be durable. IUs that were programmed.
-    pub fn write(&mut self, anchor: &Anchor, pool: &mut BufferPool, space: &mut dyn EraseBlockSpace) -> u64 {
+    pub fn write(
+        &mut self,
+        anchor: &AnyAnchor,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) -> u64 {
         let before = self.writer.programmed_ius;
+        self.writes_two = matches!(anchor, AnyAnchor::Two(..));
         let keep = if self.are_needed() { 1 + reserve::DISPLACED_LEAVE } else { reserve::RESERVE_SEGMENTS };
         self.writer.write(anchor, keep, pool, space);
         self.writer.programmed_ius - before
@@ -154,6 +176,7 @@ impl Anchors {
         diecut_units::mark!("log: anchor holds");
         assert!(sequence >= self.held, "I-L18: anchors do not go back");
         self.held = sequence;
+        self.holds_two |= self.writes_two;
         self.cleaned_entries = 0;
         let covered = self.notes_before(sequence);
         assert!(covered >= self.notes_covered, "I-L26: what is covered stays so");
@@ -181,6 +204,29 @@ impl Anchors {
     pub fn adopt(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
         self.writer.adopt(blocks, next_number);
         self.held = self.held.max(anchor.sequence);
+    }
+
+    /// That anchor is of version 2, and names these segments.
+    pub fn adopt_listed(&mut self, listed: Vec<AnchorSegment>) {
+        self.holds_two = true;
+        self.listed = listed;
+    }
+
+    /// What the anchor that a restart found says of a segment of this generation.
+    pub fn listed(&self, index: u32, generation: u32) -> Option<&AnchorSegment> {
+        let at = self.listed.binary_search_by_key(&index, |segment| segment.index).ok()?;
+        self.listed.get(at).filter(|segment| segment.generation == generation)
+    }
+
+    /// Where a segment of this generation ended when an earlier opening had walked it: nothing behind that counts.
+    pub fn end_of(&self, index: u32, generation: u32) -> Option<u32> {
+        let ended = |segment: &&AnchorSegment| segment.progress == SegmentProgress::Ended;
+        self.listed(index, generation).filter(ended).map(|segment| segment.end)
+    }
+
+    /// Recovery is done: what was found is not needed any more.
+    pub fn end_opening(&mut self) {
+        self.listed = Vec::new();
     }
 
     /// Blocks that anchors hold on a unit.

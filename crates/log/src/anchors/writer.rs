@@ -1,6 +1,8 @@
 //! Writes anchors to erase blocks of their own, and gives back those of older ones.
 
-use crate::anchor::{Anchor, HEADER_SIZE_BYTES, PURPOSE_ANCHOR, Piece};
+use crate::anchor::PURPOSE_ANCHOR;
+use crate::chunk::nonce_of;
+use crate::format::any_anchor::{AnyAnchor, PIECE_HEADER_SIZE_BYTES};
 use crate::token::TOKEN_ANCHOR;
 use diecut_units::{Buffer, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, mutant};
 use diecut_vssd::space::{
@@ -81,7 +83,7 @@ impl AnchorWriter {
     /// IUs that an anchor of `len` bytes takes, filler included.
     pub fn size_ius(shape: &BlockShape, len: usize) -> u64 {
         let unit_ius = shape.program_unit_ius() as usize;
-        let pieces = len.div_ceil(unit_ius * IU_SIZE_BYTES - HEADER_SIZE_BYTES).max(1);
+        let pieces = len.div_ceil(unit_ius * IU_SIZE_BYTES - PIECE_HEADER_SIZE_BYTES).max(1);
         ((pieces + shape.unsafe_units as usize) * unit_ius) as u64
     }
 
@@ -89,7 +91,7 @@ impl AnchorWriter {
     /// `keep` blocks of each unit are not taken: the cleaner could else never make room again.
     pub fn write(
         &mut self,
-        anchor: &Anchor,
+        anchor: &AnyAnchor,
         keep: u32,
         pool: &mut BufferPool,
         space: &mut dyn EraseBlockSpace,
@@ -103,25 +105,25 @@ impl AnchorWriter {
         self.next_number += 1;
         self.writing = Some(Writing {
             number,
-            sequence: anchor.sequence,
+            sequence: anchor.sequence(),
             pending: 0,
             failed: false,
             flush: Flush::Programs,
         });
-        let contents = bytes.chunks(unit_bytes - HEADER_SIZE_BYTES);
-        let count = contents.len() as u32;
-        for (index, content) in contents.enumerate() {
-            let mut unit = pool.take(unit_bytes);
-            Piece { number, index: index as u32, count, content }.encode(&mut unit);
-            if !self.append(unit.freeze(), keep, pool, space) {
+        let mut pieces = anchor.pieces(number, &bytes, unit_bytes);
+        while !pieces.are_written() {
+            let Some(block) = self.next_block(keep, space) else {
                 self.writing.as_mut().expect("just begun").failed = true;
                 break;
-            }
+            };
+            let mut unit = pool.take(unit_bytes);
+            pieces.encode_next(nonce_of(block, space), &mut unit);
+            self.append(unit.freeze(), pool, space);
         }
         for _ in 0..shape.unsafe_units {
             if self.open.is_some_and(|(_, units)| units < shape.program_units()) {
                 let filler = pool.take_zeroed(unit_bytes).freeze();
-                self.append(filler, keep, pool, space);
+                self.append(filler, pool, space);
             }
         }
         if self.writing.as_ref().is_some_and(|writing| writing.pending == 0) {
@@ -129,24 +131,25 @@ impl AnchorWriter {
         }
     }
 
-    fn append(
-        &mut self,
-        unit: Buffer,
-        keep: u32,
-        pool: &mut BufferPool,
-        space: &mut dyn EraseBlockSpace,
-    ) -> bool {
+    /// The block that the next piece lies in, if there is one.
+    fn next_block(&mut self, keep: u32, space: &mut dyn EraseBlockSpace) -> Option<LogicalBlock> {
         let shape = *space.shape();
         if self.open.is_none_or(|(_, units)| units == shape.program_units()) {
             let allocated = (0..space.unit_count()).find_map(|step| {
                 let unit = UnitIndex((self.next_unit + step) % space.unit_count());
                 (space.free_blocks(unit) > keep).then(|| space.allocate(unit, PURPOSE_ANCHOR).ok()).flatten()
             });
-            let Some(block) = allocated else { return false };
+            let block = allocated?;
             self.next_unit = block.unit.0 + 1;
             self.blocks.push((block, 0));
             self.open = Some((block, 0));
         }
+        self.open.map(|(block, _)| block)
+    }
+
+    /// Programs a unit of the open block.
+    fn append(&mut self, unit: Buffer, pool: &mut BufferPool, space: &mut dyn EraseBlockSpace) {
+        let shape = *space.shape();
         let (block, units) = self.open.as_mut().expect("just opened");
         *units += 1;
         assert!(*units <= shape.program_units(), "I-L15: a block has no more rows");
@@ -161,7 +164,6 @@ impl AnchorWriter {
         let oob = pool.take_zeroed(shape.program_unit_oob_size_bytes() as usize);
         self.programmed_ius += u64::from(shape.program_unit_ius());
         space.append(SpaceToken(TOKEN_ANCHOR), block, parts, oob, IoClass::Metadata);
-        true
     }
 
     /// A program ended. Gives the sequence of the anchor when that makes it hold.

@@ -1,5 +1,5 @@
 //! Anchor, version 2: it has room for parts on many devices, parity, snapshots and maps larger than memory (`docs/design/one-format.md`).
-//! Nothing writes it yet. It lies in pieces of one program unit each. Little endian. Each piece:
+//! It lies in pieces of one program unit each. Little endian. Each piece:
 //!
 //! | offset | size | field         | meaning                                                                    |
 //! |-------:|-----:|---------------|----------------------------------------------------------------------------|
@@ -620,12 +620,12 @@ pub struct FoundPieces {
 }
 
 impl FoundPieces {
-    /// Takes the content of a program unit of a block of anchors.
-    pub fn add(&mut self, nonce: Nonce, block: LogicalBlock, unit: u32, bytes: &[u8]) {
-        if let Some(piece) = Piece::decode(nonce, bytes) {
-            let pieces = self.anchors.entry(piece.of).or_default();
-            pieces.insert(piece.index, ((block, unit), piece.content.to_vec()));
-        }
+    /// Takes the content of a program unit of a block of anchors. Whether it is a piece.
+    pub fn add(&mut self, nonce: Nonce, block: LogicalBlock, unit: u32, bytes: &[u8]) -> bool {
+        let Some(piece) = Piece::decode(nonce, bytes) else { return false };
+        let pieces = self.anchors.entry(piece.of).or_default();
+        pieces.insert(piece.index, ((block, unit), piece.content.to_vec()));
+        true
     }
 
     /// The number that the next anchor gets.
@@ -633,18 +633,23 @@ impl FoundPieces {
         self.anchors.keys().next_back().map_or(1, |name| name.number.saturating_add(1))
     }
 
+    /// The latest life that some piece is of.
+    pub fn life(&self) -> u64 {
+        self.anchors.keys().map(|name| name.life).max().unwrap_or(0)
+    }
+
     /// The newest whole anchor.
     ///
     /// # Errors
-    /// Names the features that this program does not understand, if the newest whole anchor needs some: an older one does not count
-    /// instead.
-    pub fn newest(&self) -> Result<Option<FoundAnchor>, u64> {
+    /// Says why the newest whole anchor is not taken: it needs features that this program does not understand, or says what no anchor says. An
+    /// older one does not count instead, because what it needs may be gone.
+    pub fn newest(&self) -> Result<Option<FoundAnchor>, AnchorRefusal> {
         for (name, pieces) in self.anchors.iter().rev() {
             let Some(content) = whole(name, pieces) else { continue };
             let anchor = match Anchor::decode(&content) {
                 Ok(anchor) if anchor.life == name.life => anchor,
-                Ok(_) | Err(AnchorRefusal::Impossible) => continue,
-                Err(AnchorRefusal::Features(unknown)) => return Err(unknown),
+                Ok(_) => return Err(AnchorRefusal::Impossible),
+                Err(refusal) => return Err(refusal),
             };
             let places = |pieces: &BTreeMap<u32, FoundPiece>| {
                 pieces.values().map(|(place, _)| *place).collect::<Vec<_>>()

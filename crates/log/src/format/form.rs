@@ -9,13 +9,14 @@ use super::flush_note::KIND_FLUSH;
 use super::head::{self, SKIP};
 use diecut_units::IU_SIZE_BYTES;
 
-/// Version of chunk heads. A log reads both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a log writes: chunk heads, staging slots, anchors, and its owner leaves. A log reads both, and one that found the later one goes on
+/// with that, whatever it is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
-    /// Version 2: records of 8 bytes.
+    /// Heads of version 2, whose records have 8 bytes; anchors of version 1.
     #[default]
     Two,
-    /// Version 3: records of 16 bytes, with checksums.
+    /// Heads of version 3, whose records have 16 bytes, with checksums; anchors of version 2.
     Three,
 }
 

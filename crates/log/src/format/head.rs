@@ -114,6 +114,8 @@ pub struct Head {
     pub format: Format,
     /// Bytes of notes, in version 3.
     pub note_bytes: u32,
+    /// Life of the store that wrote it; version 2 does not say.
+    pub life: u64,
 }
 
 /// Whether one more entry of `extra` bytes fits beside `records` and `notes`.
@@ -230,7 +232,7 @@ impl Head {
             unit_count: self.unit_count,
             copy: 0,
             sequence: self.sequence,
-            life: 0,
+            life: self.life,
             origin: self.origin,
         };
         head.encode(nonce, &mut bytes[..IU_SIZE_BYTES]);
@@ -270,6 +272,7 @@ impl Head {
             origin: (generation > 0).then_some(origin),
             format: Format::Two,
             note_bytes: 0,
+            life: 0,
         };
         let fit = fits(head.data_count.into(), (head.note_count as usize).min(IU_SIZE_BYTES), 0);
         (fit && head.unit_count > 0).then_some(head)
@@ -296,6 +299,7 @@ impl Head {
             origin: found.origin,
             format: Format::Three,
             note_bytes: found.room.note_bytes.into(),
+            life: found.life,
         };
         is_known.then_some(head)
     }

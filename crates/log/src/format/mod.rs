@@ -2,6 +2,7 @@
 
 pub mod anchor;
 pub mod anchor2;
+pub mod any_anchor;
 pub mod chunk;
 mod description;
 mod flush_note;

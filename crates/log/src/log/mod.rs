@@ -3,7 +3,9 @@
 mod recover;
 
 use crate::anchor::Anchor;
+use crate::anchor2::{self, AnchorPart};
 use crate::anchors::Anchors;
+use crate::any_anchor::AnyAnchor;
 use crate::cleaner::Cleaner;
 use crate::condition::{COUNTERS_USED_UP, NO_GOOD_BLOCKS, NO_ROOM};
 use crate::flushes::Entries;
@@ -18,7 +20,7 @@ use crate::token::{
 };
 use crate::writer::{Appended, Pace, Writer};
 use crate::{
-    Check, HandleStatistics, Format, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream,
+    Check, Format, HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream,
     StreamKind, TagForm,
 };
 use diecut_units::token::space::KIND_MASK;
@@ -38,7 +40,7 @@ pub struct LogConfig {
     pub user_slots: usize,
     /// Reclaim unit handles and reclaim groups; always the same ones.
     pub placement: Placement,
-    /// Version of the chunk heads that are written. Both are read, whatever this is.
+    /// What is written, once recovery is done. Both are read, and a store that has the later one goes on with it.
     pub format: Format,
     /// How the owner's tags stand in those of version 3.
     pub tags: TagForm,
@@ -61,7 +63,7 @@ impl Log {
         let layout = config.placement.layout(space, staging_size_bytes);
         // Without OOB areas nothing but the head says what a chunk holds.
         let format = if layout.shape.has_oob() { config.format } else { Format::Three };
-        let form = HeadForm { format, tags: config.tags };
+        let form = HeadForm { format, tags: config.tags, life: 1 };
         let staging = Staging::new(&layout, config.user_slots, staging, form);
         let segments = Segments::new(layout, space, staging.user_slot_count());
         let mut writer = Writer::new(segments, staging);
@@ -112,6 +114,22 @@ impl Log {
         self.writer.supply_of(stream).has_no_room()
             && self.writer.staging.open_of(stream).is_none()
             && self.writer.segments.open_of(stream).is_none()
+    }
+
+    /// What is written.
+    pub fn format(&self) -> Format {
+        self.writer.staging.form.format
+    }
+
+    /// What is opened from now on is written like this.
+    pub fn write_as(&mut self, format: Format) {
+        let form = HeadForm { format, life: self.writer.life, ..self.writer.staging.form };
+        self.writer.staging.write_as(form);
+    }
+
+    /// Whether the newest anchor that holds is of version 2.
+    pub fn holds_anchor_of_two(&self) -> bool {
+        self.writer.anchors.holds_two
     }
 
     /// Whether the power is gone.
@@ -548,10 +566,45 @@ impl Log {
     }
 
     /// An anchor of what is now: records from `sequence` on are to be replayed over what `owner` leads to.
-    pub fn take_anchor(&self, sequence: u64, owner: Vec<u8>) -> Anchor {
-        let segments = &self.writer.segments;
+    ///
+    /// # Panics
+    /// If it goes back, or is of the version before the one that there is.
+    pub fn take_anchor(&self, format: Format, sequence: u64, owner: Vec<u8>) -> AnyAnchor {
         assert!(sequence <= self.next_sequence(), "I-L18: an anchor begins at what was given");
-        assert!(sequence > self.anchored(), "I-L18: anchors do not go back");
+        // The first one of version 2 may begin where the one before did.
+        let goes_on =
+            sequence == self.anchored() && format == Format::Three && !self.writer.anchors.holds_two;
+        assert!(sequence > self.anchored() || goes_on, "I-L18: anchors do not go back");
+        match format {
+            Format::Two => {
+                assert!(!self.writer.anchors.holds_two, "I-L18: anchors do not go back");
+                AnyAnchor::One(self.take_anchor_of_one(sequence, owner))
+            }
+            Format::Three => AnyAnchor::Two(self.take_anchor_of_two(sequence, owner), self.writer.opening),
+        }
+    }
+
+    fn take_anchor_of_two(&self, sequence: u64, owner: Vec<u8>) -> anchor2::Anchor {
+        let segments = &self.writer.segments;
+        anchor2::Anchor {
+            features: 0,
+            amends: None,
+            sequence,
+            taken_at: self.writer.next_sequence,
+            life: self.writer.life,
+            next_generation: segments.next_generation(),
+            // Marks tell which ones were given.
+            generation_limit: u32::MAX,
+            stride_ius: 1 << self.layout().segment_shift,
+            parts: vec![AnchorPart { device: [0; 16], vssd: 0 }],
+            segments: segments.listed_in_anchor(sequence),
+            members: Vec::new(),
+            owner,
+        }
+    }
+
+    fn take_anchor_of_one(&self, sequence: u64, owner: Vec<u8>) -> Anchor {
+        let segments = &self.writer.segments;
         let closed = segments.iter().filter(|(_, segment)| segment.is_closed_before(sequence));
         Anchor {
             sequence,
@@ -565,8 +618,8 @@ impl Log {
     }
 
     /// Bytes of an anchor besides the owner's, and IUs that one with `owner_bytes` takes.
-    pub fn anchor_size_ius(&self, owner_bytes: usize) -> u64 {
-        Anchors::size_ius(self.layout(), self.flash_segment_count(), owner_bytes)
+    pub fn anchor_size_ius(&self, format: Format, owner_bytes: usize) -> u64 {
+        Anchors::size_ius(self.layout(), format, self.flash_segment_count(), owner_bytes)
     }
 
     /// Whether leaves may be written and anchors taken. Not while the last segments are in use: what the cleaner has begun
@@ -581,7 +634,7 @@ impl Log {
     }
 
     /// Writes an anchor. Everything that was appended before it was taken must be durable.
-    pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
+    pub fn write_anchor(&mut self, anchor: &AnyAnchor, space: &mut dyn EraseBlockSpace) {
         let writer = &mut self.writer;
         if writer.anchors.are_used_up() {
             writer.condition.end_writes(COUNTERS_USED_UP);

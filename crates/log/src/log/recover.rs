@@ -2,9 +2,11 @@
 
 use super::Log;
 use crate::anchor::Anchor;
+use crate::anchor2::AnchorSegment;
 use crate::head::{Head, Origin};
 use crate::supply::Supply;
-use crate::{Description, LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, TOKEN_NOBODY};
+use crate::{Description, Format, LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, TOKEN_NOBODY};
+use diecut_units::mutant;
 use diecut_vssd::HEADER_HOLDER_AT_BYTES;
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 use std::ops::Range;
@@ -19,6 +21,43 @@ impl Log {
         writer.next_sequence = writer.next_sequence.max(anchor.taken_at);
     }
 
+    /// That anchor is of version 2, and names these segments.
+    pub fn adopt_listed(&mut self, listed: Vec<AnchorSegment>) {
+        self.writer.anchors.adopt_listed(listed);
+    }
+
+    /// Something was found of this life of the store.
+    pub fn pass_life(&mut self, life: u64) {
+        self.writer.life = self.writer.life.max(life);
+    }
+
+    /// Recovery is done. Another life of the store begins: all that is written from now on is of it, and of this format.
+    pub fn begin_life(&mut self, format: Format, space: &dyn EraseBlockSpace) {
+        // Each opening that writes anything allocates.
+        let allocations = space.held_blocks().into_iter().map(|held| held.allocation_sequence);
+        self.writer.opening = allocations.max().unwrap_or(0).to_le_bytes();
+        self.writer.anchors.end_opening();
+        if !mutant!("log: lives do not rise") {
+            self.writer.life = self.writer.life.saturating_add(1);
+        }
+        self.write_as(format);
+    }
+
+    /// The life that is, once recovery is done.
+    pub fn life(&self) -> u64 {
+        self.writer.life
+    }
+
+    /// Where a segment ended when an earlier opening had walked it, in program units: nothing behind that counts.
+    pub fn end_of(&self, index: u32) -> Option<u32> {
+        self.writer.anchors.end_of(index, self.generation(index)?)
+    }
+
+    /// Whether what a leaf says of the check of a place means something.
+    pub fn has_checks(&self, address: LogAddress) -> bool {
+        self.writer.segments.has_checks(address)
+    }
+
     /// Recovery found so many notes that the newest anchor does not cover.
     pub fn adopt_notes(&mut self, notes: u64) {
         self.writer.anchors.adopt_notes(notes, self.writer.next_sequence);
@@ -30,6 +69,10 @@ impl Log {
     /// If a segment of that number was taken already.
     pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
         self.writer.segments.adopt(index, generation, stream, blocks);
+        if let Some(listed) = self.writer.anchors.listed(index, generation) {
+            let format = if listed.format == 2 { Format::Two } else { Format::Three };
+            self.writer.segments[index].take_format(format);
+        }
     }
 
     /// A segment found after a restart holds nothing that the anchor does not cover.
@@ -107,14 +150,17 @@ impl Log {
     ///
     /// # Panics
     /// If they do not hold what it says.
-    pub fn recovered(&self, head: Head, bytes: &[u8]) -> RecoveredChunk {
+    pub fn recovered(&mut self, head: Head, bytes: &[u8]) -> RecoveredChunk {
+        self.pass_life(head.life);
         RecoveredChunk::new(head, bytes, self.writer.staging.form.tags)
     }
 
     /// Chunks found in protected staging: slot, head fields, head bytes. The number of slots that are damaged besides;
     /// they stay as they are.
-    pub fn found_in_staging(&self) -> (Vec<(usize, RecoveredChunk)>, u32) {
-        self.writer.staging.found(self.layout().unit_ius)
+    pub fn found_in_staging(&mut self) -> (Vec<(usize, RecoveredChunk)>, u32) {
+        let (found, damaged) = self.writer.staging.found(self.layout().unit_ius);
+        found.iter().for_each(|(_, chunk)| self.pass_life(chunk.head.life));
+        (found, damaged)
     }
 
     /// Empties a slot whose chunk is whole on flash.

@@ -3,7 +3,7 @@
 use super::{Blocks, NO_BLOCK, Segment, SegmentState, Segments};
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
-use crate::{LogAddress, MapEntry, SegmentIndex, Stream};
+use crate::{Format, LogAddress, MapEntry, SegmentIndex, Stream};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -29,6 +29,7 @@ impl Segments {
         segment.blocks = Blocks::from_slice(blocks);
         (segment.generation, segment.stream) = (generation, stream);
         segment.first_sequence = 0;
+        segment.is_found = true;
         segment.completed_units = SmallVec::from_elem(units, blocks.len());
         self.pass_generation(generation);
         self.settle_in_group(index);
@@ -44,6 +45,7 @@ impl Segments {
         // What lies behind the last whole chunk was torn: the cleaner looks for nothing there.
         let end = head.offset / self.layout.unit_ius + u32::from(head.unit_count);
         let segment = &mut self[head.segment];
+        segment.take_format(head.format);
         segment.last_sequence = segment.last_sequence.max(last_sequence);
         segment.last_note = segment.last_note.max(last_note);
         segment.notes += head.note_count;
@@ -151,6 +153,12 @@ impl Segments {
             }
         }
         (used, lost)
+    }
+
+    /// Whether what a leaf says of the check of a place means something.
+    pub fn has_checks(&self, address: LogAddress) -> bool {
+        let segment = self.list.get(self.layout.segment_of(address).0 as usize);
+        segment.is_some_and(|segment| segment.format() == Some(Format::Three))
     }
 
     /// Addresses from here on do not lie on flash: no leaf can name them.

@@ -9,9 +9,10 @@ pub(crate) use read::Run;
 pub use segment::NO_BLOCK;
 pub(crate) use segment::{Blocks, Segment, SegmentState};
 
+use crate::anchor2::{AnchorSegment, SegmentProgress};
 use crate::reserve;
 use crate::stream::PerStream;
-use crate::{Layout, LogAddress, ReclaimGroup, SegmentIndex, Stream, StreamKind};
+use crate::{Format, Layout, LogAddress, ReclaimGroup, SegmentIndex, Stream, StreamKind};
 use areas::PageAreas;
 use diecut_units::mutant;
 use diecut_vssd::space::{EraseBlockSpace, UnitIndex};
@@ -108,6 +109,37 @@ impl Segments {
     /// All of them with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
         (0..).zip(&self.list)
+    }
+
+    /// What an anchor of version 2 from `sequence` on says of each of them. Of those that it does not close, ones that an opening found were
+    /// walked by it.
+    pub fn listed_in_anchor(&self, sequence: u64) -> Vec<AnchorSegment> {
+        let on_flash = self.iter().take(self.flash_count as usize);
+        let listed = on_flash.filter(|(_, segment)| segment.exists()).map(|(index, segment)| {
+            let progress = if segment.is_closed_before(sequence) {
+                SegmentProgress::Closed
+            } else if segment.is_found {
+                SegmentProgress::Ended
+            } else {
+                SegmentProgress::Open
+            };
+            let end = if progress == SegmentProgress::Open { 0 } else { segment.next_unit };
+            AnchorSegment {
+                index,
+                generation: segment.generation,
+                progress,
+                format: if segment.format() == Some(Format::Three) { 3 } else { 2 },
+                members: segment.blocks.len() as u8,
+                parity: 0,
+                strip: 0,
+                head_ius: 1,
+                end,
+                durable_units: end,
+                live_ius: self.valid(index),
+                first_member: 0,
+            }
+        });
+        listed.collect()
     }
 
     /// Greater than the generation of any segment.

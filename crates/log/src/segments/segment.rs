@@ -1,6 +1,6 @@
 //! One segment, and the states it goes through.
 
-use crate::Stream;
+use crate::{Format, Stream};
 use diecut_units::mutant;
 use diecut_vssd::space::{LogicalBlock, UnitIndex};
 use smallvec::SmallVec;
@@ -49,6 +49,10 @@ pub(crate) struct Segment {
     state: SegmentState,
     pub blocks: Blocks,
     pub generation: u32,
+    /// Version of its heads, the lower one where there are both; `None` as long as nobody knows.
+    format: Option<Format>,
+    /// An opening found it, and walked it to its end.
+    pub is_found: bool,
     pub stream: Stream,
     /// Program units that chunks were placed in.
     pub next_unit: u32,
@@ -78,6 +82,8 @@ impl Segment {
             state: SegmentState::Absent,
             blocks: SmallVec::new(),
             generation: 0,
+            format: None,
+            is_found: false,
             stream: Stream::USER,
             next_unit: 0,
             noted_units: 0,
@@ -105,6 +111,17 @@ impl Segment {
 
     pub fn exists(&self) -> bool {
         self.state != SegmentState::Absent
+    }
+
+    /// Version of its heads, the lower one where there are both.
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// It has a head of this version, or an anchor says so.
+    pub fn take_format(&mut self, format: Format) {
+        let is_first = self.format.is_none() || mutant!("log: segments of both formats taken for new ones");
+        self.format = if is_first { Some(format) } else { self.format.min(Some(format)) };
     }
 
     /// Whether an anchor from `sequence` on may close it: nothing of its records is needed any more. One that the cleaner is at,

@@ -151,6 +151,12 @@ impl Staging {
         }
     }
 
+    /// What is opened from now on has this form.
+    pub fn write_as(&mut self, form: HeadForm) {
+        self.form = form;
+        self.slots.iter_mut().for_each(|slot| slot.write_as(form));
+    }
+
     /// Slots of writers.
     pub fn user_slot_count(&self) -> usize {
         self.ends[StreamKind::User]
@@ -241,6 +247,7 @@ impl Staging {
         let offset = place.first_unit * segments.layout.unit_ius;
         let checksums = self.slots[slot].take_checksums();
         self.slots[slot].start(Chunk::new(stream, place, sequence, checksums), generation, offset);
+        segments[place.segment].take_format(self.slots[slot].format());
         self.occupy(slot);
         self.open[stream] = Some(slot);
     }
@@ -438,6 +445,7 @@ impl Staging {
         assert_eq!(target.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
         assert_eq!(target.stream, old.stream, "I-L4: a chunk stays in its stream");
         target.chunks += 1;
+        target.take_format(slot.format());
         target.last_sequence = target.last_sequence.max(old.last_sequence);
         target.first_sequence = target.first_sequence.min(old.sequence);
         if old.note_count > 0 {

@@ -15,7 +15,7 @@ impl Staging {
             match slot.found() {
                 FoundSlot::Empty => {}
                 FoundSlot::Damaged => damaged += 1,
-                FoundSlot::Chunk { reference, sequence, segment, generation, offset, shape } => {
+                FoundSlot::Chunk { reference, sequence, segment, generation, offset, shape, life } => {
                     let head = Head {
                         stream: Stream::User(reference),
                         segment,
@@ -27,6 +27,7 @@ impl Staging {
                         sequence,
                         format: shape.format,
                         note_bytes: shape.note_bytes,
+                        life,
                         ..Head::default()
                     };
                     found.push((index, RecoveredChunk::new(head, slot.bytes(), self.form.tags)));

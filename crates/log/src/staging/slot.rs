@@ -26,7 +26,7 @@
 //! |     28 |    1 | head_ius   | 1; IUs of the head                                                     |
 //! |     29 |    1 | kind       | 0; kind of the chunk                                                   |
 //! |     30 |    2 | reference  | reclaim unit handle and group that the chunk was written to            |
-//! |     32 |    8 | life       | zero: nobody counts lives yet                                          |
+//! |     32 |    8 | life       | from one opening of the store to the next                              |
 //! |     40 |   24 | mirrors    | zero: there are none. A reader takes a slot with some for damaged      |
 //! |     64 | 4096 | head       | records and notes as in a chunk head of version 3                      |
 //! |   4160 |  ... | data       | IUs                                                                    |
@@ -98,6 +98,8 @@ const HEAD_THREE: u16 = 1;
 pub(crate) struct HeadForm {
     pub format: Format,
     pub tags: TagForm,
+    /// Life of the store.
+    pub life: u64,
 }
 
 enum Body {
@@ -166,6 +168,12 @@ fn version_of(format: Format) -> u16 {
     }
 }
 
+/// Version 2 does not say a life.
+fn life_in(header: &SlotHeader, format: Format) -> u64 {
+    let (life, _) = U64::ref_from_prefix(&header.reserved).expect("8 bytes");
+    if format == Format::Three { life.get() } else { 0 }
+}
+
 /// What a slot holds after a restart.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FoundSlot {
@@ -178,6 +186,7 @@ pub(crate) enum FoundSlot {
         generation: u32,
         offset: u32,
         shape: HeadShape,
+        life: u64,
     },
 }
 
@@ -233,6 +242,16 @@ impl Slot {
             spare_checksums: Vec::new(),
             must_wipe: false,
         }
+    }
+
+    /// What is written from now on has this form.
+    pub fn write_as(&mut self, form: HeadForm) {
+        self.form = form;
+    }
+
+    /// Version of the head of what it holds.
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// The chunk it holds, if there is one.
@@ -392,11 +411,12 @@ impl Slot {
         let (format, note_bytes) = (self.format, chunk.note_bytes);
         let at = |iu: usize| IU_SIZE_BYTES + iu * self.iu_bytes;
         let rest = at(used)..at(end);
+        let life = self.form.life;
         let bytes = self.open_bytes();
         if !mutant!("log: filler is what a slot held before") {
             bytes[rest].fill(0);
         }
-        Head { format, note_bytes, ..*head }.encode(nonce, &mut bytes[..IU_SIZE_BYTES]);
+        Head { format, note_bytes, life, ..*head }.encode(nonce, &mut bytes[..IU_SIZE_BYTES]);
         let head_sum = checksum(&bytes[..IU_SIZE_BYTES]);
         self.share();
         head_sum
@@ -498,7 +518,7 @@ impl Slot {
         generation: u32,
         offset: u32,
     ) {
-        let format = self.format;
+        let (format, life) = (self.format, self.form.life);
         if let Some(header) = &mut self.header {
             let header = header_of(header);
             header.sequence = sequence.into();
@@ -509,6 +529,7 @@ impl Slot {
             header.reference = reference.0.into();
             if format == Format::Three {
                 header.reserved = [0; 32];
+                header.reserved[..8].copy_from_slice(&life.to_le_bytes());
             }
         }
     }
@@ -541,9 +562,8 @@ impl Slot {
         if publish == 0 {
             return FoundSlot::Empty;
         }
-        let Some(format) = [Format::Two, Format::Three]
-            .into_iter()
-            .find(|format| magic_of(*format) == publish >> 48)
+        let Some(format) =
+            [Format::Two, Format::Three].into_iter().find(|format| magic_of(*format) == publish >> 48)
         else {
             return FoundSlot::Damaged;
         };
@@ -578,6 +598,7 @@ impl Slot {
             generation: header.generation.get(),
             offset: header.offset.get(),
             shape,
+            life: life_in(header, format),
         }
     }
     fn share(&mut self) {
@@ -659,7 +680,7 @@ mod test {
         assert_eq!(slot.header.as_deref(), Some(&golden.concat()[..]));
         let place = (0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         let (sequence, (segment, generation, offset)) = (0x0807_0605_0403_0201, place);
-        let found = FoundSlot::Chunk { reference, sequence, segment, generation, offset, shape };
+        let found = FoundSlot::Chunk { reference, sequence, segment, generation, offset, shape, life: 0 };
         assert_eq!(slot.found(), found);
     }
 
@@ -686,7 +707,8 @@ mod test {
     fn the_bytes_of_a_slot_of_version_3() {
         let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 3 * IU_SIZE_BYTES);
         let region = || memory.region(0..memory.size_bytes());
-        let form = HeadForm { format: Format::Three, ..HeadForm::default() };
+        let life = 0x2827_2625_2423_2221;
+        let form = HeadForm { format: Format::Three, life, ..HeadForm::default() };
         let mut slot = Slot::protected(region(), 8, form);
         let place = Place { segment: 0x0403_0201, first_unit: 0, room_units: 9 };
         let stream = Stream::User(UnitReference(3));
@@ -722,20 +744,16 @@ mod test {
             &[0x02, 0x01, 0xc9, 0xd5],
             &sequence,
             &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 0, 3, 0],
-            &[0; 32],
+            &[0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28],
+            &[0; 24],
         ]
         .concat();
         assert_eq!(slot.header.as_deref(), Some(&golden[..]));
         assert_eq!(slot.bytes()[64..96], records);
         assert_eq!(slot.bytes()[IU_SIZE_BYTES - 56..IU_SIZE_BYTES], [&skip[..], &first_note].concat());
         drop(slot);
-        let shape = HeadShape {
-            format: Format::Three,
-            is_map: false,
-            data_count: 2,
-            note_count: 2,
-            note_bytes: 56,
-        };
+        let shape =
+            HeadShape { format: Format::Three, is_map: false, data_count: 2, note_count: 2, note_bytes: 56 };
         let found = |region| Slot::protected(region, 8, HeadForm::default()).found();
         let chunk = FoundSlot::Chunk {
             reference: UnitReference(3),
@@ -744,6 +762,7 @@ mod test {
             generation: 0x0807_0605,
             offset: 0x0c0b_0a09,
             shape,
+            life: 0x2827_2625_2423_2221,
         };
         assert_eq!(found(region()), chunk);
         let (records, notes, data) = (64 + 64, 64 + 4096 - 1, 64 + 4096);

@@ -55,6 +55,10 @@ pub(crate) struct Writer {
     pub copying: Option<Origin>,
     /// See [`crate::Log::quiesce`].
     pub is_quiescing: bool,
+    /// The latest life of the store that something was found of; then the one that is.
+    pub life: u64,
+    /// Bytes that another opening does not have: the newest allocation that it found.
+    pub opening: [u8; 8],
 }
 
 impl Writer {
@@ -76,6 +80,8 @@ impl Writer {
             wanted: 0,
             copying: None,
             is_quiescing: false,
+            life: 0,
+            opening: [0; 8],
             segments,
             staging,
         }

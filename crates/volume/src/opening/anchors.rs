@@ -4,11 +4,14 @@ use super::marks::MarkSearch;
 use super::{AGAIN, Found, is_again, numbers, token};
 use crate::lent::Lent;
 use crate::loss::Missing;
-use crate::owner_bytes::{self, OwnerBytes};
-use crate::positions;
-use diecut_log::PURPOSE_SEGMENT;
-use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
+use crate::map::LeafKind;
+use crate::owner_bytes::{self, OwnedVolume, OwnerBytes};
+use diecut_log::anchor::PURPOSE_ANCHOR;
+use diecut_log::anchor2::AnchorRefusal;
+use diecut_log::any_anchor::{FoundAnchor, FoundNumbers, FoundPieces};
+use diecut_log::chunk::nonce_of;
 use diecut_log::walk::SEQUENCE_MAX;
+use diecut_log::{Format, PURPOSE_SEGMENT};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::space::{BlockRun, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError};
 
@@ -57,7 +60,7 @@ impl AnchorSearch {
         let held = self.held[index as usize];
         match (&completion.result, &completion.destination) {
             (Ok(()), Some(bytes)) => {
-                let is_piece = self.pieces.add(held.block, unit, bytes);
+                let is_piece = self.pieces.add(nonce_of(held.block, lent.space), held.block, unit, bytes);
                 let shape = *lent.space.shape();
                 if is_piece && !shape.has_oob() && unit + 1 < shape.program_units() {
                     self.read(index, unit + 1, 0, found, lent);
@@ -79,17 +82,25 @@ impl AnchorSearch {
 
     /// Takes the newest one, and gives the blocks of others back.
     pub fn end(mut self, found: &mut Found, lent: &mut Lent) -> MarkSearch {
-        let (newest, next_number) = self.pieces.newest();
+        let FoundNumbers { next_number, life } = self.pieces.numbers();
+        lent.log.pass_life(life);
+        let newest = self.pieces.newest().unwrap_or_else(|refusal| {
+            found.findings.miss(match refusal {
+                AnchorRefusal::Features(features) => Missing::Features { features },
+                AnchorRefusal::Impossible => Missing::AnchorContent,
+            });
+            None
+        });
         self.miss_newer_than(newest.as_ref(), found);
         // An anchor that cannot be read may have had the next numbers.
         let next_number = next_number.saturating_add(found.findings.records);
         let mut kept = Vec::new();
-        if let Some(FoundAnchor { anchor, blocks, .. }) = newest {
+        if let Some(newest) = newest {
             diecut_units::mark!("volume: anchor found");
-            adopt(anchor, found, lent);
-            kept = blocks;
+            kept = newest.blocks.clone();
+            adopt(newest, found, lent);
         }
-        if found.has_lost_records() {
+        if found.has_lost_records() || found.findings.is_of_other_version() {
             // Of an anchor that cannot be read today nothing is given back before there is another one.
             kept = self.held.iter().map(|held| held.block).collect();
         }
@@ -118,23 +129,31 @@ impl AnchorSearch {
 }
 
 /// Takes over what an anchor says.
-fn adopt(mut anchor: Anchor, found: &mut Found, lent: &mut Lent) {
+fn adopt(newest: FoundAnchor, found: &mut Found, lent: &mut Lent) {
+    let FoundAnchor { mut anchor, format, listed, .. } = newest;
+    match format {
+        Format::Two => found.has_anchor_of_one = true,
+        Format::Three => {
+            lent.maps.kind = LeafKind::New;
+            lent.log.adopt_listed(listed);
+        }
+    }
     if !anchor.is_possible() {
         found.findings.miss(Missing::AnchorContent);
         anchor.taken_at = anchor.taken_at.min(SEQUENCE_MAX - 1);
         anchor.sequence = anchor.sequence.min(anchor.taken_at);
     }
     let room = lent.log.map_ius_max();
-    match owner_bytes::decode(&anchor.owner).filter(|owner| owner.size_ius() <= room) {
+    match owner_bytes::decode(format, &anchor.owner).filter(|owner| owner.size_ius() <= room) {
         Some(OwnerBytes { volumes, accepted, figures }) => {
             found.records_empty_leaves = accepted.is_some();
             found.accepted = accepted.unwrap_or_default();
             found.figures = figures.unwrap_or_default();
-            for (number, size_ius, leaves) in volumes {
+            for OwnedVolume { number, size_ius, leaves, old } in volumes {
                 let volume = lent.maps.volume(number);
                 volume.exists = true;
                 volume.resize(size_ius, anchor.sequence);
-                volume.leaves = leaves.into_iter().map(positions::leaf_at).collect();
+                (volume.leaves, volume.old) = (leaves, old);
             }
         }
         None => found.findings.miss(Missing::AnchorContent),

@@ -84,10 +84,12 @@ impl HeadWalk {
     /// Reads the head at an offset of a segment, if anything was written there.
     fn read_head(&mut self, segment: u32, offset: u32, flags: u64, found: &mut Found, lent: &mut Lent) {
         let layout = lent.log.layout();
-        if offset >= layout.segment_ius {
+        let unit = offset / layout.unit_ius;
+        // What lies behind the end that an earlier opening found never counts.
+        let end = lent.log.end_of(segment).filter(|_| !mutant!("volume: chunks behind the end count"));
+        if offset >= layout.segment_ius || end.is_some_and(|end| unit >= end) {
             return;
         }
-        let unit = offset / layout.unit_ius;
         let (block, iu) = lent.log.block_of(layout.address(SegmentIndex(segment), offset));
         if block == NO_BLOCK {
             // A block that is not held was given back, or never came to the medium: of one that a flush covered only the first can be. So the whole

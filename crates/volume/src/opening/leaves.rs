@@ -3,14 +3,16 @@
 use super::replay::Replay;
 use super::{Found, numbers, token};
 use crate::contract::VolumeIndex;
+use crate::leaf::{Leaf, LeafName};
 use crate::lent::Lent;
 use crate::loss::{Missing, Recovery};
-use crate::map::{self, LEAF_ENTRIES};
+use crate::map::{LeafId, LeafKind, VolumeMap};
 use crate::positions;
-use diecut_log::{Log, LogAddress, MapEntry, RecoveredChunk};
-use diecut_units::IU_SIZE_BYTES;
+use diecut_log::{Check, Log, LogAddress, MapEntry, RecoveredChunk, SegmentIndex};
+use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{IoClass, SpaceCompletion};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
@@ -20,8 +22,8 @@ const LEAF_READS: usize = 64;
 /// Leaves that lie one behind the other in a program unit.
 #[derive(Clone, Copy)]
 struct LeafRun {
-    volume: u16,
-    leaf: usize,
+    /// The first one.
+    id: LeafId,
     count: u32,
     place: LogAddress,
     /// It was read by itself before, in vain.
@@ -30,15 +32,15 @@ struct LeafRun {
 
 impl LeafRun {
     /// The leaf behind it is at `place`, and can be read with it.
-    fn is_followed_by(&self, volume: u16, leaf: usize, place: LogAddress, log: &Log) -> bool {
-        self.volume == volume
-            && self.leaf + self.count as usize == leaf
+    fn is_followed_by(&self, id: LeafId, place: LogAddress, log: &Log) -> bool {
+        LeafId { leaf: self.id.leaf + self.count as usize, ..self.id } == id
             && self.place.plus(self.count) == place
             && self.count < log.run_limit(self.place)
     }
 
-    fn leaves(&self) -> std::ops::Range<usize> {
-        self.leaf..self.leaf + self.count as usize
+    fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
+        let id = self.id;
+        (0..self.count as usize).map(move |step| LeafId { leaf: id.leaf + step, ..id })
     }
 }
 
@@ -48,9 +50,9 @@ pub(super) struct LeafReads {
     /// The next run that is not asked for.
     next_run: usize,
     /// Leaves that are lost.
-    lost: Vec<(u16, usize)>,
+    lost: BTreeSet<LeafId>,
     /// Those of them whose segments were given back, in a store of a version that gave them back without a record.
-    perhaps_emptied: BTreeSet<(u16, usize)>,
+    perhaps_emptied: BTreeSet<LeafId>,
 }
 
 impl LeafReads {
@@ -63,13 +65,13 @@ impl LeafReads {
             replay,
             runs: Vec::new(),
             next_run: 0,
-            lost: Vec::new(),
+            lost: BTreeSet::new(),
             perhaps_emptied: BTreeSet::new(),
         };
         let gone = reads.find_runs(&leaves, found, lent);
         for run in &gone {
             if !found.records_empty_leaves {
-                reads.perhaps_emptied.insert((run.volume, run.leaf));
+                reads.perhaps_emptied.insert(run.id);
             }
             reads.lose(run, lent);
         }
@@ -78,20 +80,21 @@ impl LeafReads {
     }
 
     /// Runs of leaves that are where they are said to be. The others.
-    fn find_runs(&mut self, leaves: &[(LogAddress, u64)], found: &Found, lent: &Lent) -> Vec<LeafRun> {
+    fn find_runs(&mut self, leaves: &[(LogAddress, u64)], found: &Found, lent: &mut Lent) -> Vec<LeafRun> {
         let mut gone = Vec::new();
-        for (volume, map) in (0..).zip(&lent.maps.volumes) {
-            for (leaf, place) in map.leaves.iter().copied().enumerate() {
-                if !place.is_place() {
-                    continue;
-                }
-                let fresh = LeafRun { volume, leaf, count: 1, place, is_again: false };
-                if !is_leaf(place, map::leaf_tag(volume, leaf), leaves, found, lent.log) {
+        for (volume, map) in (0..).zip(&mut lent.maps.volumes) {
+            map.forget_replaced();
+            let places = map.leaves.iter().map(|entry| (map.kind(), entry.get())).enumerate();
+            let old = map.old.iter().map(|place| (LeafKind::Old, *place)).enumerate();
+            for (leaf, (kind, place)) in places.chain(old).filter(|(_, (_, place))| place.is_place()) {
+                let id = LeafId { kind, volume, leaf };
+                let fresh = LeafRun { id, count: 1, place, is_again: false };
+                if !is_leaf(place, id.tag(), leaves, found, lent.log) {
                     gone.push(fresh);
                     continue;
                 }
                 match self.runs.last_mut() {
-                    Some(run) if run.is_followed_by(volume, leaf, place, lent.log) => run.count += 1,
+                    Some(run) if run.is_followed_by(id, place, lent.log) => run.count += 1,
                     _ => self.runs.push(fresh),
                 }
             }
@@ -122,18 +125,19 @@ impl LeafReads {
         lent.log.unpin(run.place, None);
         let is_right = match (&completion.result, &completion.destination) {
             (Ok(()), Some(data)) => {
-                lent.log.verify(run.place, IU_SIZE_BYTES, data, completion.oob.as_deref(), &[]).is_ok()
+                let checks = checks_of(&run, lent);
+                lent.log.verify(run.place, IU_SIZE_BYTES, data, completion.oob.as_deref(), &checks).is_ok()
             }
             _ => false,
         };
         if is_right {
-            self.take(&run, &completion.destination.expect("read"), lent);
+            self.take(&run, &completion.destination.expect("read"), found, lent);
         } else if run.count > 1 || !run.is_again {
             // Each by itself, and that twice.
-            for (step, leaf) in (0..).zip(run.leaves()) {
+            for (step, id) in (0..).zip(run.leaves()) {
                 let place = run.place.plus(step);
                 let is_again = run.count == 1;
-                self.runs.push(LeafRun { volume: run.volume, leaf, count: 1, place, is_again });
+                self.runs.push(LeafRun { id, count: 1, place, is_again });
             }
         } else {
             self.lose(&run, lent);
@@ -142,32 +146,89 @@ impl LeafReads {
     }
 
     /// Puts what leaves say into the map.
-    fn take(&mut self, run: &LeafRun, data: &[u8], lent: &mut Lent) {
+    fn take(&mut self, run: &LeafRun, data: &[u8], found: &mut Found, lent: &mut Lent) {
+        for ((step, id), iu) in (0..).zip(run.leaves()).zip(data.chunks_exact(IU_SIZE_BYTES)) {
+            let is_taken = match id.kind {
+                LeafKind::Old => self.take_old(id, iu, lent),
+                LeafKind::New => self.take_new(id, iu, lent),
+            };
+            if !is_taken {
+                let place = run.place.plus(step);
+                if Leaf::is_other_version(iu) && id.kind == LeafKind::New {
+                    let SegmentIndex(segment) = lent.log.layout().segment_of(place);
+                    found.findings.miss(Missing::OtherVersion { segment });
+                }
+                self.lose(&LeafRun { id, count: 1, place, is_again: true }, lent);
+            }
+        }
+    }
+
+    /// Takes a leaf of 504 entries. Whether it is the one that is meant.
+    fn take_new(&mut self, id: LeafId, iu: &[u8], lent: &mut Lent) -> bool {
+        let name = LeafName { level: 0, volume: id.volume.into(), number: id.leaf as u64, stamp: 0 };
+        let leaf = Leaf::decode(iu)
+            .filter(|leaf| leaf.name == name || mutant!("volume: leaf of another number taken"))
+            .filter(|leaf| leaf.entries().all(|entry| !entry.is_versioned && !entry.is_framed));
+        let Some(leaf) = leaf else { return false };
         let end = lent.log.places_end();
-        let entries = &mut lent.maps.volume(run.volume).entries;
+        let map = lent.maps.volume(id.volume);
+        let ius = map.ius_of(id.kind, id.leaf);
         let mut names_nothing = false;
-        let words = <[U32]>::ref_from_bytes(data).expect("leaves are whole IUs");
-        for (entry, word) in entries[run.leaf * LEAF_ENTRIES..].iter_mut().zip(words) {
-            *entry = positions::entry_at(word.get(), end);
+        for (entry, told) in map.entries[ius].iter_mut().zip(leaf.entries()) {
+            let has_checks =
+                |place| lent.log.has_checks(place) || mutant!("volume: checks of old segments believed");
+            *entry = told.in_map(end, has_checks);
             names_nothing |= entry.get() == LogAddress::UNKNOWN;
         }
         if names_nothing {
-            self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
+            self.lost.insert(id);
         }
+        true
+    }
+
+    /// Takes a leaf of 1024 positions, but for what leaves of 504 entries say.
+    fn take_old(&mut self, id: LeafId, iu: &[u8], lent: &mut Lent) -> bool {
+        let end = lent.log.places_end();
+        let map = lent.maps.volume(id.volume);
+        let first = map.ius_of(id.kind, id.leaf).start;
+        let mut names_nothing = false;
+        let words = <[U32]>::ref_from_bytes(iu).expect("leaves are whole IUs");
+        for ius in self.own_ius(id, map) {
+            let words = &words[ius.start - first..];
+            for (entry, word) in map.entries[ius].iter_mut().zip(words) {
+                *entry = positions::entry_at(word.get(), end);
+                names_nothing |= entry.get() == LogAddress::UNKNOWN;
+            }
+        }
+        if names_nothing {
+            self.lost.insert(id);
+        }
+        true
+    }
+
+    /// IUs on which a leaf has the last word: of one of 1024 positions those that leaves of 504 entries say nothing of.
+    fn own_ius(&self, id: LeafId, map: &VolumeMap) -> Vec<Range<usize>> {
+        let (kind, ius) = (map.kind(), map.ius_of(id.kind, id.leaf));
+        let is_own = |leaf: &usize| {
+            let other = LeafId { kind, volume: id.volume, leaf: *leaf };
+            id.kind == kind || map.leaves[*leaf] == MapEntry::NONE && !self.lost.contains(&other)
+        };
+        let own = kind.leaves_with(ius.clone()).filter(is_own).map(|leaf| kind.ius_of(leaf));
+        own.map(|own| own.start.max(ius.start)..own.end.min(ius.end)).collect()
     }
 
     /// Only records that are replayed tell where the data of these leaves is. Where none does nobody knows it any more.
     fn lose(&mut self, run: &LeafRun, lent: &mut Lent) {
         diecut_units::mark!("volume: leaf lost");
-        let map = lent.maps.volume(run.volume);
-        let first = run.leaf * LEAF_ENTRIES;
-        let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
-        map.entries[first..end].fill(LogAddress::UNKNOWN.into());
-        for leaf in run.leaves() {
-            map.leaves[leaf] = LogAddress::NONE;
-            map.mark_dirty(leaf * LEAF_ENTRIES);
+        let map = lent.maps.volume(run.id.volume);
+        for id in run.leaves() {
+            for ius in self.own_ius(id, map) {
+                map.mark_dirty(ius.start);
+                map.entries[ius].fill(LogAddress::UNKNOWN.into());
+            }
+            map.place_leaf(id.kind, id.leaf, MapEntry::NONE);
+            self.lost.insert(id);
         }
-        self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
     }
 
     /// Records are replayed over the leaves, and what lives is counted.
@@ -202,12 +263,20 @@ fn is_leaf(place: LogAddress, tag: u64, leaves: &[(LogAddress, u64)], found: &Fo
     is_covered || leaves.binary_search(&(place, tag)).is_ok()
 }
 
+/// What is known of the content of leaves.
+fn checks_of(run: &LeafRun, lent: &Lent) -> Vec<Check> {
+    let map = &lent.maps.volumes[usize::from(run.id.volume)];
+    let check = |id: LeafId| if id.kind == map.kind() { map.leaves[id.leaf].check() } else { Check::UNKNOWN };
+    run.leaves().map(check).collect()
+}
+
 /// A leaf is lost: what of it no record told is missing, or was empty.
-fn judge_lost((number, leaf): (u16, usize), was_emptied: bool, found: &mut Found, lent: &mut Lent) {
+fn judge_lost(lost: LeafId, was_emptied: bool, found: &mut Found, lent: &mut Lent) {
+    let LeafId { kind, volume: number, leaf } = lost;
     let volume = lent.maps.volumes.get_mut(usize::from(number)).filter(|volume| volume.exists);
     let Some(volume) = volume else { return };
-    let end = volume.entries.len().min((leaf + 1) * LEAF_ENTRIES);
-    let Some(entries) = volume.entries.get_mut(leaf * LEAF_ENTRIES..end) else { return };
+    let ius = volume.ius_of(kind, leaf);
+    let entries = &mut volume.entries[ius];
     // What is lost because a host wanted so was told by a leaf or a record.
     let unknown = entries.iter_mut().filter(|entry| entry.get() == LogAddress::UNKNOWN);
     if was_emptied {
@@ -217,7 +286,11 @@ fn judge_lost((number, leaf): (u16, usize), was_emptied: bool, found: &mut Found
         unknown.for_each(|entry| *entry = MapEntry::NONE);
         found.findings.emptied_leaves += 1;
     } else if unknown.map(|entry| *entry = LogAddress::LOST.into()).count() > 0 {
-        found.findings.miss(Missing::Leaf { volume: VolumeIndex(number), leaf: leaf as u64 });
+        found.findings.miss(Missing::Leaf {
+            volume: VolumeIndex(number),
+            leaf: leaf as u64,
+            leaf_ius: kind.entries() as u64,
+        });
     }
 }
 
@@ -236,8 +309,9 @@ fn count_places(found: &mut Found, lent: &mut Lent) {
             diecut_units::mark!("volume: places lost");
             found.findings.miss(Missing::Places { volume: VolumeIndex(number), ius: lost_ius });
         }
-        for leaf in volume.leaves.iter().filter(|leaf| **leaf != LogAddress::NONE) {
-            lent.log.validate(*leaf);
+        let leaves = volume.leaves.iter().map(|leaf| leaf.get()).chain(volume.old.iter().copied());
+        for leaf in leaves.filter(|leaf| leaf.is_place()) {
+            lent.log.validate(leaf);
         }
     }
 }

@@ -18,9 +18,10 @@ mod written;
 use crate::endurance::EnduranceFigures;
 use crate::lent::Lent;
 use crate::loss::{AcceptedLoss, Findings, Recovery};
+use crate::map::LeafKind;
 use anchors::AnchorSearch;
-use diecut_log::TOKEN_USER;
 use diecut_log::anchor::Anchor;
+use diecut_log::{Format, RecoveredChunk, TOKEN_USER};
 use diecut_units::token::space;
 use diecut_vssd::space::{LogicalBlock, SpaceCompletion, SpaceToken};
 use heads::HeadWalk;
@@ -34,6 +35,12 @@ pub(crate) struct Found {
     /// Reads that are under way.
     outstanding: usize,
     anchor: Anchor,
+    /// What is asked for; then what the store is of.
+    pub format: Format,
+    /// It was of the format of before until now.
+    pub is_renewed: bool,
+    /// There is an anchor of version 1.
+    has_anchor_of_one: bool,
     /// The anchor is of a version that records leaves also when they become empty.
     records_empty_leaves: bool,
     /// Erase blocks whose marks are lost.
@@ -48,6 +55,19 @@ impl Found {
     /// Something is missing that told which data is the newest.
     fn has_lost_records(&self) -> bool {
         self.findings.records > 0
+    }
+
+    /// All chunks are known: which format the store is of. Nothing goes back to the one of before.
+    fn choose_format(&mut self, chunks: &[RecoveredChunk], lent: &mut Lent) {
+        let has = |format| chunks.iter().any(|chunk| chunk.head.format == format);
+        let has_anchor_of_two = lent.maps.kind == LeafKind::New;
+        if has_anchor_of_two || has(Format::Three) {
+            self.format = Format::Three;
+        }
+        if self.format == Format::Three && !has_anchor_of_two {
+            lent.maps.recut(self.anchor.sequence);
+            self.is_renewed = self.has_anchor_of_one || has(Format::Two);
+        }
     }
 }
 
@@ -85,11 +105,15 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Begins.
-    pub fn start(recovery: Recovery, lent: &mut Lent) -> Opening {
+    pub fn start(recovery: Recovery, format: Format, lent: &mut Lent) -> Opening {
         let mut found = Found {
             recovery,
             outstanding: 0,
             anchor: Anchor::default(),
+            // Without OOB areas nothing but heads and leaves of the new format says whose they are.
+            format: if lent.space.shape().has_oob() { format } else { Format::Three },
+            is_renewed: false,
+            has_anchor_of_one: false,
             records_empty_leaves: false,
             unmarked: Vec::new(),
             accepted: AcceptedLoss::default(),

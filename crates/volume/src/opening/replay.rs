@@ -5,7 +5,7 @@ use super::tally::Tally;
 use crate::endurance::EnduranceFigures;
 use crate::lent::Lent;
 use crate::loss::Missing;
-use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_UNCORRECTABLE};
+use crate::map::{self, LeafId, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_UNCORRECTABLE};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
 use diecut_log::{FlushNote, LogAddress, MapEntry, RecoveredChunk, SegmentIndex, Stream, StreamKind};
@@ -47,6 +47,7 @@ impl Replay {
         let mut replay = Replay { chunks, places, order: Vec::new(), deleted_at: BTreeMap::new() };
         replay.add_staged(found, lent);
         replay.put_in_order(on_flash, found, lent);
+        found.choose_format(&replay.chunks, lent);
         replay.find_volumes(found, lent);
         found.figures = replay.figures(on_flash, found, lent);
         replay
@@ -218,15 +219,18 @@ impl Replay {
                 if written_at < found.anchor.taken_at {
                     continue;
                 }
-                let Some((volume, leaf)) = map::leaf_of(chunk.record(record)) else {
+                let Some(LeafId { kind, volume, leaf }) = LeafId::of(chunk.record(record)) else {
                     continue;
                 };
                 if self.is_over(volume, written_at) {
                     continue;
                 }
-                let volume = lent.maps.volumes.get_mut(usize::from(volume));
-                if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
-                    *place = self.place(index, record);
+                if let Some(volume) = lent.maps.volumes.get_mut(usize::from(volume)) {
+                    volume.place_leaf(
+                        kind,
+                        leaf,
+                        MapEntry::data(self.place(index, record), chunk.check(record)),
+                    );
                 }
             }
         }
@@ -269,7 +273,7 @@ impl Replay {
         let first = records.start;
         for record in records {
             let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
-            if volume == LEAF_VOLUME {
+            if map::is_of_leaves(volume) {
                 is_sound = false;
                 continue;
             }

@@ -3,17 +3,22 @@
 use super::Store;
 use crate::contract::VolumeIndex;
 use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
-use crate::map::{self, LEAF_ENTRIES};
-use diecut_log::LogAddress;
-use diecut_vssd::space::LogicalBlock;
+use diecut_log::{Format, LogAddress};
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 
 impl Store {
     /// Takes over what recovery found, when it is done. Whether it is.
-    pub(super) fn end_opening(&mut self) -> bool {
+    pub(super) fn end_opening(&mut self, space: &dyn EraseBlockSpace) -> bool {
         let Some(opening) = self.opening.take_if(|opening| opening.is_done()) else { return false };
         let found = opening.into_found();
         (self.findings, self.accepted) = (found.findings, found.accepted);
         self.endurance.begin_with(found.figures);
+        // Until its first anchor of the new format holds, a store of the one of before goes on with that.
+        let format = if found.is_renewed { Format::Two } else { found.format };
+        self.log.begin_life(format, space);
+        if found.is_renewed {
+            self.anchoring.begin_renewing(&mut self.log);
+        }
         self.conclude(found.unmarked);
         true
     }
@@ -33,7 +38,9 @@ impl Store {
             self.accepted.ius = self.lost_ranges(0).1;
             for volume in self.maps.volumes.iter_mut().filter(|volume| volume.exists) {
                 for part in volume.written_parts() {
-                    part.step_by(LEAF_ENTRIES).for_each(|iu| volume.mark_dirty(iu));
+                    for leaf in volume.kind().leaves_with(part) {
+                        volume.mark_dirty(volume.kind().ius_of(leaf).start);
+                    }
                 }
             }
             return self.anchoring.begin_mending(unmarked, &mut self.log);
@@ -80,7 +87,8 @@ impl Store {
         // No leaf says so yet: an anchor waits for all of them.
         map.resize(size_ius, 0);
         map.entries.fill(LogAddress::LOST.into());
-        (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(leaf * map::LEAF_ENTRIES));
+        let kind = map.kind();
+        (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(kind.ius_of(leaf).start));
         self.maps.open_group = None;
         if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
             self.accepted.ius = self.lost_ranges(0).1;

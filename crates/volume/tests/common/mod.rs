@@ -6,13 +6,21 @@ pub use diecut_testing::fake_space::{FakeSpace, plain_shape, shape};
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 use diecut_volume::{Format, StoreConfig};
 
-/// Version of the chunk heads that stores of this test write: it is the test that says so, by its name.
+/// What stores of this test write: it is the test that says so, by its name.
 pub fn format() -> Format {
     if module_path!().starts_with("three::") { Format::Three } else { Format::Two }
 }
 
-/// As [`format`], of one opening of many. In every fourth store of a test with version 3 the openings write one and the other in
-/// turns: a log reads both.
+/// IUs of a leaf of such a store.
+pub fn leaf_ius() -> u64 {
+    match format() {
+        Format::Two => 1024,
+        Format::Three => 504,
+    }
+}
+
+/// As [`format`], of one opening of many. In every fourth store of a test with the new one the openings ask for one and the
+/// other in turns: the second one makes a store of the format of before a new one, and it stays so.
 pub fn format_at(seed: u64, opening: u64) -> Format {
     let takes_turns = seed.is_multiple_of(4) && opening.is_multiple_of(2);
     if takes_turns { Format::Two } else { format() }
@@ -32,10 +40,24 @@ pub const OOB_SIZE_BYTES: usize = 64;
 /// Makes the checks of heads, anchors and marks of a program unit right.
 pub fn seal_unit(ius: &mut [Vec<u8>], oob: &mut [u8]) {
     if ius[0].starts_with(b"danc") {
+        let is_two = ius[0][8] == 2 && ius[0][12..20] == [0, 0, 0, 0, 1, 0, 0, 0];
+        if is_two {
+            // An anchor of one piece: the check of the whole content.
+            let length = u32::from_le_bytes(ius[0][20..24].try_into().expect("4 bytes")) as usize;
+            let content = ius.concat();
+            let content = content.get(64..64usize.saturating_add(length)).unwrap_or(&[]);
+            let check = checksum(content);
+            ius[0][48..52].copy_from_slice(&check.to_le_bytes());
+        }
         let sum = ius[1..].iter().fold(checksum(&ius[0][8..]), |sum, iu| checksum_append(sum, iu));
         ius[0][4..8].copy_from_slice(&sum.to_le_bytes());
         return;
     }
+    for iu in ius.iter_mut().filter(|iu| iu.starts_with(b"dlef")) {
+        let sum = checksum_append(checksum(&iu[..4]), &iu[8..]);
+        iu[4..8].copy_from_slice(&sum.to_le_bytes());
+    }
+    tell_leaves(ius);
     for iu in ius.iter_mut().filter(|iu| iu.starts_with(b"dchk")) {
         let sum = checksum_append(checksum_append(checksum(&iu[..4]), &[0; 4]), &iu[8..]);
         iu[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -46,6 +68,19 @@ pub fn seal_unit(ius: &mut [Vec<u8>], oob: &mut [u8]) {
             place.copy_from_slice(&checksum(iu).to_le_bytes());
         }
         seal_mark(mark);
+    }
+}
+
+/// A head of version 3 tells what leaves behind it, in its unit, have.
+fn tell_leaves(ius: &mut [Vec<u8>]) {
+    let [head, data @ ..] = ius else { return };
+    if !head.starts_with(b"dchk") || head[8] != 3 {
+        return;
+    }
+    for (record, iu) in head[64..].chunks_mut(16).zip(data) {
+        if iu.starts_with(b"dlef") {
+            record[12..].copy_from_slice(&checksum(iu).to_le_bytes());
+        }
     }
 }
 

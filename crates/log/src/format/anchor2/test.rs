@@ -276,7 +276,27 @@ fn unknown_features_are_refused() {
         put(&mut found, &newer, 2, |index| index > 0);
         assert!(found.newest().is_ok(), "a cut took a part of it, and nobody went on from there");
         put(&mut found, &newer, 2, |_| true);
-        assert_eq!(found.newest(), Err(feature));
+        assert_eq!(found.newest(), Err(AnchorRefusal::Features(feature)));
+    }
+}
+
+/// Goal: what no anchor says is not opened by an older anchor. Method: a whole one with another life than its pieces, and one with a generation that
+/// comes behind its limit.
+#[test]
+fn what_no_anchor_says_is_refused() {
+    for is_of_other_life in [false, true] {
+        let mut found = FoundPieces::default();
+        put(&mut found, &anchor(), 1, |_| true);
+        let mut content = anchor().encode();
+        let life = anchor().life + u64::from(is_of_other_life);
+        if !is_of_other_life {
+            content[48..52].fill(0);
+        }
+        let of = AnchorName { number: 2, life, opening: [9; 8], content_check: checksum(&content), count: 1 };
+        let mut unit = vec![0; 1024];
+        Piece { of, index: 0, content: &content }.encode(None, &mut unit);
+        found.add(None, LogicalBlock::default(), 0, &unit);
+        assert_eq!(found.newest(), Err(AnchorRefusal::Impossible), "{is_of_other_life}");
     }
 }
 
