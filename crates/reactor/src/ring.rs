@@ -364,5 +364,7 @@ impl Drop for DriveRing {
             }
             self.take_done(&mut Vec::new());
         }
+        // At once: the kernel takes its time with a ring that is gone, and would keep the lock meanwhile.
+        let _ = self.ring.submitter().unregister_files();
     }
 }

@@ -63,7 +63,7 @@ impl LocalDevice {
             let flags = (flags | exclusive).bits() as i32;
             OpenOptions::new().read(true).write(is_owned).custom_flags(flags).open(path)
         };
-        let (opened, takes_direct) = match opened(OFlags::DIRECT) {
+        let (opened, takes_direct) = match patient(|| opened(OFlags::DIRECT)) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => (opened(OFlags::empty()), false),
             opened => (opened, true),
         };
@@ -131,6 +131,20 @@ impl LocalDevice {
         match std::fs::metadata(&self.path) {
             Ok(metadata) => Subject::new(&self.path, &metadata).users(),
             Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// A device that nobody uses by name may be busy for a moment: the kernel has what a process that ended had of it until its commands are over.
+fn patient(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+    let mut tries = LOCK_TRIES;
+    loop {
+        tries -= 1;
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries > 0 => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
         }
     }
 }
