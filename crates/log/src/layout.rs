@@ -1,6 +1,6 @@
 use crate::divisor::Divisor;
 use crate::{LogAddress, ReclaimGroup, Streams};
-use diecut_units::ContentMode;
+use diecut_units::{ContentMode, mutant};
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
 
 /// A segment of a log: one logical erase block on every unit it stripes over.
@@ -29,6 +29,8 @@ pub struct Layout {
     pub member_units: u32,
     /// Program units of a segment.
     pub segment_units: u32,
+    /// Program units of an erase block behind which what is programmed is safe from a cut. None where a flush does that: it says so itself.
+    pub unsafe_units: u32,
     /// IUs of a segment.
     pub segment_ius: u32,
     /// log2 of the address distance of two segments.
@@ -86,6 +88,7 @@ impl Layout {
             strip_ius,
             member_units,
             segment_units,
+            unsafe_units: unsafe_units(&shape),
             segment_ius,
             segment_shift: segment_ius.next_power_of_two().trailing_zeros(),
             chunk_units: (CHUNK_IUS / unit_ius).clamp(if unit_ius == 1 { 2 } else { 1 }, segment_units),
@@ -103,7 +106,7 @@ impl Layout {
     }
     /// Program units at the end of an open segment that a cut can take: what lies there is safe when so many more are programmed.
     pub fn unsafe_tail_units(&self) -> u32 {
-        self.shape.unsafe_units * self.width
+        self.unsafe_units * self.width
     }
     /// Full chunks that lie there.
     pub fn unsafe_tail_chunks(&self) -> u32 {
@@ -187,6 +190,15 @@ impl Layout {
     /// Content mode of user data.
     pub fn content_mode(&self) -> ContentMode {
         self.shape.content_mode
+    }
+}
+
+/// See [`Layout::unsafe_units`].
+pub(crate) fn unsafe_units(shape: &BlockShape) -> u32 {
+    if shape.volatile_cache && !mutant!("log: units on a drive wait for those behind them") {
+        0
+    } else {
+        shape.unsafe_units
     }
 }
 

@@ -441,6 +441,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("log: a flush covers what came after it", "crates/volume/tests/model.rs", "as the one before"),
     ("log: an anchor holds before its flush", "crates/volume/tests/model.rs", "as the one before"),
     ("volume: a hole before the durable units is an end", "crates/volume/tests/model.rs", "as the one before"),
+    ("log: heads of earlier owners count", "crates/volume/tests/model.rs", "as the one before"),
+    ("log: units on a drive wait for those behind them", "crates/volume/tests/model.rs", "as the one before"),
     ("volume: what no flush covered is not looked at", "crates/volume/tests/model.rs", "as the one before"),
     ("catalog: a copy is not flushed", "crates/catalog/tests/on_a_drive.rs", "as the one before"),
     ("catalog: frames are read without a flush", "crates/catalog/tests/on_a_drive.rs", "as the one before"),

@@ -107,7 +107,7 @@ pub fn plain_shape(content_mode: ContentMode) -> BlockShape {
         pages: 64,
         page_size_bytes: 4096,
         program_unit_pages: 1,
-        unsafe_units: 0,
+        unsafe_units: 64,
         pipelined_units: 0,
         oob_size_bytes: 0,
         holder_oob_offset: 0,

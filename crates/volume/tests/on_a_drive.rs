@@ -25,8 +25,8 @@ const LANES: u16 = 4;
 const SIZE_IUS: u64 = 1000;
 const VOLUME: VolumeIndex = VolumeIndex(0);
 
-fn opened(drive: Drive) -> Driven<DriveMedium, Drive> {
-    let shape = DriveShape::plan(drive.profile().size_bytes, LANES, Some(1 << 20)).unwrap();
+fn opened(drive: Drive, lanes: u16) -> Driven<DriveMedium, Drive> {
+    let shape = DriveShape::plan(drive.profile().size_bytes, lanes, Some(1 << 20)).unwrap();
     let medium = DriveMedium::new(shape, !drive.profile().is_durable_at_once, true);
     Driven::new(medium, drive)
 }
@@ -54,6 +54,7 @@ struct Story {
     random: Random,
     world: World,
     id: VssdId,
+    lanes: u16,
     store: Option<Store>,
     /// Versions that each IU may have: the last flushed one and those since. 0 stands for zeros.
     allowed: Vec<Vec<u64>>,
@@ -66,7 +67,11 @@ struct Story {
 
 impl Story {
     fn new(seed: u64) -> Story {
-        let media = opened(Drive::new(DriveProfile::nvme(SIZE_BYTES), seed));
+        Story::on_lanes(seed, LANES)
+    }
+
+    fn on_lanes(seed: u64, lanes: u16) -> Story {
+        let media = opened(Drive::new(DriveProfile::nvme(SIZE_BYTES), seed), lanes);
         let nonces = Some(Nonces::new([0x5e; 16], [0xd1; 16]));
         let config = PoolConfig { nonces, ..PoolConfig::suited_to(media.geometry()) };
         let mut world = World::make(media, config, Time::ZERO);
@@ -77,6 +82,7 @@ impl Story {
             random: Random::of(seed),
             world,
             id,
+            lanes,
             store: None,
             allowed: vec![vec![0]; SIZE_IUS as usize],
             asked: BTreeMap::new(),
@@ -237,7 +243,7 @@ impl Story {
         } else {
             drive.process_death();
         }
-        let world = World::open(opened(drive), self.world.config, Time::ZERO);
+        let world = World::open(opened(drive, self.lanes), self.world.config, Time::ZERO);
         let mut story = Story { world, store: None, asked: BTreeMap::new(), cached: Vec::new(), ..self };
         story.open();
         assert_eq!(
@@ -266,6 +272,26 @@ fn run(seed: u64) {
         story = story.restart();
     }
     story.settle();
+}
+
+/// Goal: a drive is overwritten for ever, also one of a single lane. Method: many times what the vSSD holds, in large and small pieces, without a cut.
+#[test]
+fn a_drive_is_overwritten_for_ever() {
+    for lanes in [1, LANES] {
+        let mut story = Story::on_lanes(7, lanes);
+        let mut written = 0;
+        while written < 6 * SIZE_BYTES / IU_SIZE_BYTES as u64 {
+            if story.asked.len() < 32 {
+                let before = story.next;
+                story.command();
+                written += (story.next - before) * 20;
+            }
+            story.step();
+        }
+        story.settle();
+        let statistics = story.store.as_ref().unwrap().statistics();
+        assert!(statistics.log.segments_freed > 20, "{lanes} lanes: {statistics:?}");
+    }
 }
 
 #[test]

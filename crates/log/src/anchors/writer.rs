@@ -3,6 +3,7 @@
 use crate::anchor::PURPOSE_ANCHOR;
 use crate::chunk::nonce_of;
 use crate::format::any_anchor::{AnyAnchor, PIECE_HEADER_SIZE_BYTES};
+use crate::layout::unsafe_units;
 use crate::token::TOKEN_ANCHOR;
 use diecut_units::{Buffer, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, mutant};
 use diecut_vssd::space::{
@@ -84,7 +85,7 @@ impl AnchorWriter {
     pub fn size_ius(shape: &BlockShape, len: usize) -> u64 {
         let unit_ius = shape.program_unit_ius() as usize;
         let pieces = len.div_ceil(unit_ius * IU_SIZE_BYTES - PIECE_HEADER_SIZE_BYTES).max(1);
-        ((pieces + shape.unsafe_units as usize) * unit_ius) as u64
+        ((pieces + unsafe_units(shape) as usize) * unit_ius) as u64
     }
 
     /// Starts to write an anchor. Without a block for it nothing of it will count, and the next one tries again.
@@ -120,7 +121,7 @@ impl AnchorWriter {
             pieces.encode_next(nonce_of(block, space), &mut unit);
             self.append(unit.freeze(), pool, space);
         }
-        for _ in 0..shape.unsafe_units {
+        for _ in 0..unsafe_units(&shape) {
             if self.open.is_some_and(|(_, units)| units < shape.program_units()) {
                 let filler = pool.take_zeroed(unit_bytes).freeze();
                 self.append(filler, pool, space);

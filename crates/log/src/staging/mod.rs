@@ -519,7 +519,7 @@ impl Staging {
         let completed = &segments[chunk.segment].completed_units;
         (0..layout.width).zip(completed).all(|(member, done)| {
             let needed = layout.units_before(chunk.end_unit(), member);
-            needed == 0 || *done == layout.member_units || *done >= needed + layout.shape.unsafe_units
+            needed == 0 || *done == layout.member_units || *done >= needed + layout.unsafe_units
         })
     }
 

@@ -114,7 +114,7 @@ impl Writer {
         if self.segments.open_of(stream) != Some(segment) {
             return true;
         }
-        let waits = self.segments.layout.shape.unsafe_units > 0 && self.segments[segment].chunks > 0;
+        let waits = self.segments.layout.unsafe_units > 0 && self.segments[segment].chunks > 0;
         if !waits {
             self.segments.seal(segment);
             return true;

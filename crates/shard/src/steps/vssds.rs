@@ -29,10 +29,12 @@ pub(crate) fn make_vssd<M: Divide>(
     let pool = &mut here.plane.flash.pool;
     pool.admit(id, isolation, places);
     pool.set_share(id, share_of(&record), now);
-    if !here.plane.flash.media.geometry().has_oob() {
+    if !here.plane.flash.media.geometry().has_oob()
+        && let Some(served) = needs_oob(record.serves)
+    {
         here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
         let message = format!(
-            "vSSD \"{name}\": the device keeps nothing beside its pages, and nothing that a vSSD serves can lie on such a one yet"
+            "vSSD \"{name}\": {served} cannot lie on this device yet, which keeps nothing beside its pages; a vSSD there can serve volumes"
         );
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
@@ -156,6 +158,16 @@ pub(crate) fn dealloc<M: Divide>(here: &mut Owners<M>, id: VssdId) -> Progress {
     match here.plane.flash.pool.dealloc_vssd(id) {
         Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
         Err(DeallocError::Busy { .. }) => Progress::Waits,
+    }
+}
+
+/// What a vSSD serves, if that says nothing of itself and cannot be without OOB areas.
+fn needs_oob(serves: Serves) -> Option<&'static str> {
+    match serves {
+        Serves::Volumes => None,
+        Serves::Blocks => Some("erase blocks"),
+        Serves::Zones => Some("zones"),
+        Serves::OpenChannel => Some("chunks"),
     }
 }
 

@@ -1,0 +1,175 @@
+//! Volumes of a server on a drive that loses power, for real: the shipped binary over a disk on FUSE that keeps apart what was not flushed, and a host over
+//! sockets. What a host flushed is there after any cut; where flushes do nothing that is seen.
+
+mod host;
+mod served;
+
+use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_power::{Disks, Mounted, Options};
+use diecut_testing::Random;
+use diecut_testing::depth::depth;
+use diecut_testing::needs;
+use diecut_units::Buffer;
+use host::Host;
+use served::{Server, done};
+use std::path::Path;
+use tempfile::TempDir;
+
+const LBA_BYTES: usize = 4096;
+const LBAS: u64 = 2048;
+const NSID: u32 = 1;
+
+/// A disk, and the folder of a server on it. Fields go in their order.
+struct Bench {
+    mounted: Mounted,
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Bench {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::create_dir(folder.path().join("disks")).unwrap();
+        let drives = vec![("drive".to_owned(), 160 << 20)];
+        let options = Options { drives, seed, ..Options::default() };
+        let mounted = Mounted::new(&folder.path().join("disks"), &options).unwrap();
+        let setup = r#"
+[[device]]
+kind = "file"
+path = "disks/drive"
+[[tenant]]
+name = "a"
+[[vssd]]
+name = "fast"
+tenant = "a"
+isolation = "channel"
+capacity = "40 MiB"
+[[volume]]
+name = "data"
+vssd = "fast"
+size = "8 MiB"
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:a"
+tenant = "a"
+allow_any_host = true
+[[subsystem.namespaces]]
+nsid = 1
+volume = "data"
+"#;
+        std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
+        let bench = Bench { mounted, folder };
+        done(bench.path(), &["device", "format", "disks/drive", "--erase-block", "1M", "--lanes", "4"]);
+        bench
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn disks(&self) -> &Disks {
+        self.mounted.disks()
+    }
+}
+
+/// Blocks of a volume as its host knows them: for each one the versions that it may have, the last flushed one and those since.
+struct Known {
+    allowed: Vec<Vec<u64>>,
+    version: u64,
+    /// Flushes that were answered.
+    flushes: u32,
+}
+
+fn run(host: &mut Host, command: Command) -> std::io::Result<Collect> {
+    host.queue.submit(Token(1), command);
+    let mut sink = Collect::default();
+    while sink.completions.is_empty() {
+        host.exchange(&mut sink)?;
+    }
+    if sink.completions[0].status.is_success() { Ok(sink) } else { Err(std::io::ErrorKind::Other.into()) }
+}
+
+impl Known {
+    /// Every block has a version that it may have, and keeps it.
+    fn check(&mut self, host: &mut Host, life: u32) {
+        for first in (0..LBAS).step_by(64) {
+            let span = LbaSpan { nsid: NSID, first, count: 64 };
+            let read = Command::Read { span, length_bytes: 64 * LBA_BYTES as u32 };
+            let sink = run(host, read).unwrap_or_else(|error| panic!("life {life}: LBA {first}: {error}"));
+            let blocks = sink.data[&Token(1)].chunks(LBA_BYTES);
+            for ((lba, block), allowed) in (first..).zip(blocks).zip(&mut self.allowed[first as usize..]) {
+                let version = u64::from_le_bytes(block[..8].try_into().unwrap());
+                assert!(
+                    block.chunks(8).all(|word| word == &block[..8]),
+                    "life {life}: LBA {lba} is of one version"
+                );
+                assert!(allowed.contains(&version), "life {life}: LBA {lba} is {version} of {allowed:?}");
+                *allowed = vec![version];
+            }
+        }
+    }
+
+    /// Writes, and flushes after every few of them, until an error.
+    fn work(&mut self, host: &mut Host, random: &mut Random) -> std::io::Result<()> {
+        loop {
+            let mut written = Vec::new();
+            for _ in 0..1 + random.below(6) {
+                let first = random.below(LBAS);
+                let count = 1 + random.below((LBAS - first).min(32)) as u32;
+                self.version += 1;
+                let version = self.version;
+                let touched = first as usize..first as usize + count as usize;
+                self.allowed[touched.clone()].iter_mut().for_each(|allowed| allowed.push(version));
+                let data = Buffer::copy_from(&version.to_le_bytes().repeat(count as usize * LBA_BYTES / 8));
+                let span = LbaSpan { nsid: NSID, first, count };
+                run(host, Command::Write { span, data, force_unit_access: false })?;
+                written.push((touched, version));
+            }
+            run(host, Command::Flush { nsid: NSID })?;
+            self.flushes += 1;
+            for (touched, version) in written {
+                for allowed in &mut self.allowed[touched] {
+                    if let Some(at) = allowed.iter().rposition(|known| *known == version) {
+                        allowed.drain(..at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lives of a server, each ended by a cut at some command to the disk.
+fn lives(bench: &Bench, cuts: u32) {
+    let mut random = Random::of(bench.disks().seed());
+    let mut known = Known { allowed: vec![vec![0]; LBAS as usize], version: 0, flushes: 0 };
+    for life in 0..=cuts {
+        let server = Server::in_folder(bench.path(), &[]);
+        let mut host = Host::connect(server.socket_address(), "a").unwrap();
+        known.check(&mut host, life);
+        if life == cuts {
+            server.stop();
+            break;
+        }
+        bench.disks().cut_after(random.below(400));
+        known.work(&mut host, &mut random).unwrap_err();
+        drop(host);
+        server.kill();
+        if bench.disks().is_on() {
+            bench.disks().cut(None).unwrap();
+        }
+        bench.disks().power_on();
+    }
+    assert!(known.flushes > cuts, "{} flushes were answered", known.flushes);
+}
+
+/// Goal: what a host flushed is there after every cut of the power, and a disk that lies about flushes is found out within five. Method: the shipped
+/// server on a disk on FUSE; blocks have versions.
+#[test]
+fn volumes_on_a_drive_outlive_the_power() {
+    if !needs::are_there(&needs::fuse()) {
+        return;
+    }
+    lives(&Bench::new(31), depth(12, 50));
+    let lying = Bench::new(32);
+    lying.disks().lie(true);
+    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, 5))).is_err();
+    assert!(is_seen, "flushes did nothing");
+}
