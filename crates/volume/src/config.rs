@@ -20,7 +20,7 @@ pub struct StoreConfig {
     pub anchor_pace: AnchorPace,
     /// What is done about what is missing.
     pub recovery: Recovery,
-    /// Version of the chunk heads that are written; both are read. Nothing but tests writes version 3 yet.
+    /// Format that is written; both are read. Where pages have no OOB areas it is always the new one, elsewhere only tests ask for that yet.
     pub format: Format,
 }
 

@@ -77,7 +77,8 @@ pub struct BlockShape {
     pub page_size_bytes: u32,
     /// Pages of one program unit; appends are whole units.
     pub program_unit_pages: u32,
-    /// How many trailing units of an open block a power cut can destroy (`Capabilities::unsafe_units`).
+    /// How many trailing units of an open block a power cut can destroy (`Capabilities::unsafe_units`); all of them where
+    /// [`BlockShape::volatile_cache`] holds, until a flush.
     pub unsafe_units: u32,
     /// How many units may be on flash behind one whose program failed, if the process died before it could be written down:
     /// those that the medium had already when it failed. Nobody was ever told that they are durable.
