@@ -9,6 +9,7 @@ use diecut_power::{Disks, Mounted, Options};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::needs;
+use diecut_testing::versions::Versions;
 use diecut_units::Buffer;
 use host::Host;
 use served::{Server, done};
@@ -70,9 +71,9 @@ volume = "data"
     }
 }
 
-/// Blocks of a volume as its host knows them: for each one the versions that it may have, the last flushed one and those since.
+/// Blocks of a volume as its host knows them.
 struct Known {
-    allowed: Vec<Vec<u64>>,
+    versions: Versions,
     version: u64,
     /// Flushes that were answered.
     flushes: u32,
@@ -95,14 +96,13 @@ impl Known {
             let read = Command::Read { span, length_bytes: 64 * LBA_BYTES as u32 };
             let sink = run(host, read).unwrap_or_else(|error| panic!("life {life}: LBA {first}: {error}"));
             let blocks = sink.data[&Token(1)].chunks(LBA_BYTES);
-            for ((lba, block), allowed) in (first..).zip(blocks).zip(&mut self.allowed[first as usize..]) {
+            for (lba, block) in (first..).zip(blocks) {
                 let version = u64::from_le_bytes(block[..8].try_into().unwrap());
                 assert!(
                     block.chunks(8).all(|word| word == &block[..8]),
                     "life {life}: LBA {lba} is of one version"
                 );
-                assert!(allowed.contains(&version), "life {life}: LBA {lba} is {version} of {allowed:?}");
-                *allowed = vec![version];
+                self.versions.find(lba, version, &format!("life {life}"));
             }
         }
     }
@@ -116,8 +116,8 @@ impl Known {
                 let count = 1 + random.below((LBAS - first).min(32)) as u32;
                 self.version += 1;
                 let version = self.version;
-                let touched = first as usize..first as usize + count as usize;
-                self.allowed[touched.clone()].iter_mut().for_each(|allowed| allowed.push(version));
+                let touched = first..first + u64::from(count);
+                self.versions.write(touched.clone(), version);
                 let data = Buffer::copy_from(&version.to_le_bytes().repeat(count as usize * LBA_BYTES / 8));
                 let span = LbaSpan { nsid: NSID, first, count };
                 run(host, Command::Write { span, data, force_unit_access: false })?;
@@ -126,11 +126,7 @@ impl Known {
             run(host, Command::Flush { nsid: NSID })?;
             self.flushes += 1;
             for (touched, version) in written {
-                for allowed in &mut self.allowed[touched] {
-                    if let Some(at) = allowed.iter().rposition(|known| *known == version) {
-                        allowed.drain(..at);
-                    }
-                }
+                self.versions.make_durable(touched, version);
             }
         }
     }
@@ -139,7 +135,7 @@ impl Known {
 /// Lives of a server, each ended by a cut at some command to the disk.
 fn lives(bench: &Bench, cuts: u32) {
     let mut random = Random::of(bench.disks().seed());
-    let mut known = Known { allowed: vec![vec![0]; LBAS as usize], version: 0, flushes: 0 };
+    let mut known = Known { versions: Versions::new(LBAS), version: 0, flushes: 0 };
     for life in 0..=cuts {
         let server = Server::in_folder(bench.path(), &[]);
         let mut host = Host::connect(server.socket_address(), "a").unwrap();

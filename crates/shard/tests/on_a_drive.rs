@@ -13,6 +13,7 @@ use diecut_spec::{Isolation, Serves, Size, TenantSpec, VssdSpec};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::planted::is_noticed;
+use diecut_testing::versions::Versions;
 use diecut_units::{Buffer, BufferMut, IU_SIZE_BYTES, Time};
 use std::collections::BTreeSet;
 
@@ -251,8 +252,7 @@ fn what_cannot_lie_on_a_drive_is_refused() {
 
 /// Blocks of a volume, as a host with a cache in front of it knows them.
 struct Known {
-    /// For each block the versions that it may have: the last flushed one and those since.
-    allowed: Vec<Vec<u64>>,
+    versions: Versions,
     version: u64,
 }
 
@@ -260,23 +260,19 @@ const LBAS: u64 = 512;
 
 /// Work of a host on a volume until so many events happened: writes and deallocations that count when a flush after them was answered.
 fn work(world: &mut World, known: &mut Known, random: &mut Random, events: &mut u64) {
-    let mut cached: Vec<(u64, u64, u64)> = Vec::new();
+    let mut cached = Vec::new();
     loop {
         let first_lba = random.below(LBAS);
         let lba_count = 1 + random.below((LBAS - first_lba).min(32)) as u32;
         let range = LbaRange { first_lba, lba_count };
-        let touched = first_lba as usize..(first_lba + u64::from(lba_count)) as usize;
+        let touched = first_lba..first_lba + u64::from(lba_count);
         match random.below(10) {
             0 | 1 => {
                 if world.command(NamespaceOperation::Flush, events).is_none() {
                     return;
                 }
-                for (first, count, version) in cached.drain(..) {
-                    for allowed in &mut known.allowed[first as usize..(first + count) as usize] {
-                        if let Some(at) = allowed.iter().rposition(|known| *known == version) {
-                            allowed.drain(..at);
-                        }
-                    }
+                for (blocks, version) in cached.drain(..) {
+                    known.versions.make_durable(blocks, version);
                 }
             }
             2 => {
@@ -286,14 +282,14 @@ fn work(world: &mut World, known: &mut Known, random: &mut Random, events: &mut 
                     return;
                 };
                 let data = done.data.expect("a read gives data");
-                for (found, allowed) in data.chunks(IU_SIZE_BYTES).zip(&known.allowed[touched]) {
-                    assert_eq!(version_in(found), *allowed.last().unwrap(), "the newest one");
+                for (found, lba) in data.chunks(IU_SIZE_BYTES).zip(touched) {
+                    assert_eq!(version_in(found), known.versions.newest(lba), "the newest one");
                 }
             }
             _ => {
                 known.version += 1;
                 let version = known.version;
-                known.allowed[touched].iter_mut().for_each(|allowed| allowed.push(version));
+                known.versions.write(touched.clone(), version);
                 let bytes = version.to_le_bytes().repeat(lba_count as usize * IU_SIZE_BYTES / 8);
                 let write = NamespaceOperation::Write {
                     range,
@@ -304,7 +300,7 @@ fn work(world: &mut World, known: &mut Known, random: &mut Random, events: &mut 
                 if world.command(write, events).is_none() {
                     return;
                 }
-                cached.push((first_lba, lba_count.into(), version));
+                cached.push((touched, version));
             }
         }
     }
@@ -352,7 +348,7 @@ fn volumes(seed: u64) {
         assert!(matches!(answer, Some(ControlResponse::Done)), "{answer:?}");
     }
     let mut model = world.end(true);
-    let mut known = Known { allowed: vec![vec![0]; LBAS as usize], version: 0 };
+    let mut known = Known { versions: Versions::new(LBAS), version: 0 };
     for life in 0..6u64 {
         let mut world = World::new(model, false);
         assert!(world.open(&mut u64::MAX.clone()), "seed {seed}, life {life}: {:?}", world.shard.failure());
@@ -365,13 +361,8 @@ fn volumes(seed: u64) {
             let done = world.command(read, &mut u64::MAX.clone()).expect("nothing ends it");
             data.extend_from_slice(&done.data.expect("a read gives data"));
         }
-        for (lba, (found, allowed)) in data.chunks(IU_SIZE_BYTES).zip(&mut known.allowed).enumerate() {
-            let version = version_in(found);
-            assert!(
-                allowed.contains(&version),
-                "seed {seed}, life {life}: LBA {lba} is {version} of {allowed:?}"
-            );
-            *allowed = vec![version];
+        for (lba, found) in (0..).zip(data.chunks(IU_SIZE_BYTES)) {
+            known.versions.find(lba, version_in(found), &format!("seed {seed}, life {life}"));
         }
         work(&mut world, &mut known, &mut random, &mut (200 + random_events(seed, life)));
         model = world.end(true);

@@ -26,6 +26,7 @@ mod random;
 pub mod tapped;
 #[cfg(feature = "target")]
 pub mod target;
+pub mod versions;
 pub mod wait;
 
 pub use random::Random;

@@ -12,6 +12,7 @@ use diecut_testing::depth::depth;
 use diecut_testing::driven::Driven;
 use diecut_testing::planted::is_noticed;
 use diecut_testing::pool::PoolWorld;
+use diecut_testing::versions::Versions;
 use diecut_units::*;
 use diecut_volume::contract::*;
 use diecut_volume::{AnchorPace, Store, StoreConfig};
@@ -56,8 +57,7 @@ struct Story {
     id: VssdId,
     lanes: u16,
     store: Option<Store>,
-    /// Versions that each IU may have: the last flushed one and those since. 0 stands for zeros.
-    allowed: Vec<Vec<u64>>,
+    versions: Versions,
     asked: BTreeMap<u64, Asked>,
     /// Answered and not flushed: first, count, version.
     cached: Vec<(u64, u64, u64)>,
@@ -84,7 +84,7 @@ impl Story {
             id,
             lanes,
             store: None,
-            allowed: vec![vec![0]; SIZE_IUS as usize],
+            versions: Versions::new(SIZE_IUS),
             asked: BTreeMap::new(),
             cached: Vec::new(),
             next: 0,
@@ -168,11 +168,7 @@ impl Story {
     }
 
     fn durable(&mut self, first: u64, count: u64, version: u64) {
-        for allowed in &mut self.allowed[first as usize..(first + count) as usize] {
-            if let Some(at) = allowed.iter().rposition(|known| *known == version) {
-                allowed.drain(..at);
-            }
-        }
+        self.versions.make_durable(first..first + count, version);
     }
 
     fn submit(&mut self, token: VolumeToken, operation: VolumeOperation) {
@@ -195,9 +191,7 @@ impl Story {
             kind => {
                 let version = (self.next + 1) | if kind == 2 { DEALLOCATED } else { 0 };
                 let token = self.token(Asked::Change { first, count, version });
-                for allowed in &mut self.allowed[first as usize..(first + count) as usize] {
-                    allowed.push(version);
-                }
+                self.versions.write(first..first + count, version);
                 if version == 0 {
                     return self
                         .submit(token, VolumeOperation::Deallocate { first_iu: first, iu_count: count });
@@ -213,7 +207,7 @@ impl Story {
     }
 
     fn read(&mut self, first: u64, count: u64) {
-        let allowed = self.allowed[first as usize..(first + count) as usize].to_vec();
+        let allowed = (first..first + count).map(|iu| self.versions.allowed(iu).to_vec()).collect();
         let token = self.token(Asked::Read { first, allowed });
         let destination = BufferMut::copy_from(&vec![0xee; count as usize * IU_SIZE_BYTES]);
         self.submit(token, VolumeOperation::Read { first_iu: first, iu_count: count as u32, destination });
