@@ -74,7 +74,8 @@ impl Kind {
     /// The version that is written; all up to it are read.
     pub const fn version(self) -> u16 {
         match self {
-            Kind::Vssd | Kind::Volume => 4,
+            Kind::Vssd => 5,
+            Kind::Volume => 4,
             Kind::Tenant | Kind::Subsystem => 3,
             Kind::Pool | Kind::Sanitize => 2,
             Kind::Namespaces | Kind::Reservation | Kind::QosSet | Kind::Placement => 1,

@@ -128,6 +128,27 @@ impl Catalog {
         self.found.take()
     }
 
+    /// The number of the state that opening found, and the highest number that is on the media; zeros where nothing is.
+    pub fn found_numbers(&self) -> (u64, u64) {
+        (self.durable, self.sequence)
+    }
+
+    /// Goes on from a state that another catalog of the same pool found: this one missed changes, or has what nobody else has. Its copies hold
+    /// none of it, so the next change writes the whole state. `highest`: no number up to it is given again.
+    ///
+    /// # Panics
+    /// While something is written, or before the end of opening.
+    pub fn go_on_from(&mut self, number: u64, highest: u64, state: &State) {
+        assert!(
+            matches!(self.phase, Phase::Idle | Phase::Failed(_)),
+            "I-C3: a catalog that is open and idle goes on"
+        );
+        assert!(number <= highest, "I-C3: the newest state is among what was seen");
+        self.content = state.content();
+        (self.durable, self.sequence) = (number, highest.max(self.sequence));
+        self.found = None;
+    }
+
     /// Bytes of records that a state may have which is still to grow: a quarter of a block is left for changes, so that the whole
     /// state is not written anew for each of them.
     fn room_bytes(&self) -> u64 {

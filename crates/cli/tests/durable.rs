@@ -8,7 +8,7 @@ use diecut_devices::{Device, FileChange, FileChanges, Options};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_reactor::{IoFile, Reactor, ReactorConfig};
-use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_shard::{DeviceIndex, PoolConfig, Shard, ShardConfig};
 use diecut_units::Buffer;
 use host::Host;
 use rand::{RngExt, SeedableRng};
@@ -193,8 +193,11 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_machine_dies() {
         let pool = PoolConfig { levels: PoolConfig::levels_of(&geometry, 4), ..PoolConfig::default() };
         let config = ShardConfig { pool, volatile_cache: volatile, ..ShardConfig::default() };
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let reactor_config =
-            ReactorConfig { listen, io: device.sync_file().map(IoFile::Synced), ..ReactorConfig::default() };
+        let reactor_config = ReactorConfig {
+            listen,
+            io: device.sync_file().map(|file| (DeviceIndex(0), IoFile::Synced(file))).into_iter().collect(),
+            ..ReactorConfig::default()
+        };
         let make = move |now| Shard::new(device, config, now);
         let reactor = Reactor::start(&reactor_config, vec![make]).unwrap();
         let host = Host::connect(reactor.addresses()[0], "a").unwrap();

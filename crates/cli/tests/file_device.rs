@@ -8,7 +8,7 @@ use diecut_reactor::{IoFile, PageCache, Reactor, ReactorConfig};
 use diecut_shard::control::{
     ControlRequest, ControlResponse, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec,
 };
-use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_shard::{DeviceIndex, PoolConfig, Shard, ShardConfig};
 use diecut_spec::Isolation;
 use diecut_units::Buffer;
 use host::Host;
@@ -42,7 +42,7 @@ fn what_hosts_write_is_in_the_file() {
     let config = ShardConfig { pool: PoolConfig::suited_to(&geometry), ..ShardConfig::default() };
     let reactor_config = ReactorConfig {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
-        io: Some(IoFile::Ring(Arc::clone(&file), PageCache::Used)),
+        io: vec![(DeviceIndex(0), IoFile::Ring(Arc::clone(&file), PageCache::Used))],
         ..ReactorConfig::default()
     };
     let make = move |now| Shard::new(FileMedium::new(geometry), config, now);

@@ -9,7 +9,7 @@ use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelDevice, Member
 use diecut_reactor::DriveRing;
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{Nonces, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{DeviceIndex, Nonces, PoolConfig, Shard, ShardConfig};
 use diecut_units::Time;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -110,7 +110,7 @@ fn make_pool(medium: DriveMedium, mut ring: DriveRing, config: ShardConfig) -> R
         shard.work(now(), &mut actions);
         for action in actions.drain(..) {
             match action {
-                Action::Io(intent) => ring.push(intent),
+                Action::Io(_, intent) => ring.push(intent),
                 Action::Answer { response, .. } => {
                     return match *response {
                         ControlResponse::Refused(error) => Err(error.message),
@@ -134,6 +134,7 @@ fn make_pool(medium: DriveMedium, mut ring: DriveRing, config: ShardConfig) -> R
         }
         ring.submit_and_wait();
         ring.take_done(&mut done);
-        done.drain(..).for_each(|done| shard.handle(Event::IoDone(done), now(), &mut actions));
+        done.drain(..)
+            .for_each(|done| shard.handle(Event::IoDone(DeviceIndex(0), done), now(), &mut actions));
     }
 }

@@ -5,7 +5,7 @@ use diecut_api::panics::{Fence, Panic, PanicReport};
 use diecut_devices::{Backing, Device, Options};
 use diecut_reactor::{Again, Alone, Fallen, IoFile, Make, Revival, Untold};
 use diecut_shard::panics::{PanicBook, PanicRecord, Verdict};
-use diecut_shard::{Shard, ShardConfig, divide};
+use diecut_shard::{DeviceIndex, Shard, ShardConfig, divide};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -211,7 +211,8 @@ pub fn revival(panics: Panics, options: Options, shards: u16, config: ShardConfi
             Backing::Memory | Backing::Tags | Backing::SyncedModel => fallen.into_device()?,
         };
         let rooms = device.room_worker();
-        let io = device.sync_file().map(IoFile::Synced);
+        let synced = device.sync_file().map(IoFile::Synced);
+        let io = synced.map(|file| (DeviceIndex(0), file)).into_iter().collect();
         Ok(Again { shards: makes(device, shards, &config), io, rooms })
     };
     Revival { part_of: Shard::into_media, alone: Box::new(alone), again: Box::new(again) }

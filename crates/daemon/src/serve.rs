@@ -24,7 +24,7 @@ use diecut_devices::{Device, Options, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
 use diecut_shard::control::{ControlRequest, ControlResponse, Status, is_name_by_the_rule};
-use diecut_shard::{Shard, ShardConfig};
+use diecut_shard::{DeviceIndex, Shard, ShardConfig};
 use diecut_units::Time;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -290,7 +290,7 @@ pub fn serve(
         is_closed: true,
         blocks,
         connections,
-        io,
+        io: io.map(|file| (DeviceIndex(0), file)).into_iter().collect(),
         rooms,
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),

@@ -2,7 +2,7 @@
 
 use crate::doors::Doors;
 use crate::inbox::{Address, Message};
-use crate::io::Io;
+use crate::io::Ios;
 use diecut_shard::drive::ShardIndex;
 use diecut_units::{Span, Time};
 use mio::Poll;
@@ -51,6 +51,6 @@ pub(crate) struct Ends {
     pub listeners: Vec<TcpListener>,
     pub is_closed: bool,
     pub blocks: Option<UnixListener>,
-    pub io: Option<Io>,
+    pub io: Ios,
     pub busy_poll: Span,
 }

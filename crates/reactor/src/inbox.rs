@@ -4,6 +4,7 @@ use crate::blocks::Moving;
 use crate::connection;
 use crate::doors::Place;
 use diecut_media::IntentDone;
+use diecut_shard::DeviceIndex;
 use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
@@ -41,7 +42,7 @@ pub(crate) enum Message {
     /// An application whose vSSD is on this thread.
     Blocks(Box<Moving>),
     /// What the device asked for was done, or not.
-    IoDone(IntentDone),
+    IoDone(DeviceIndex, IntentDone),
     /// Take connections of hosts, which waited in the kernel until now.
     Open,
     /// Close everything and end the thread.

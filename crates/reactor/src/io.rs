@@ -6,6 +6,7 @@ use crate::inbox::Message;
 use crate::ring::{DriveRing, PageCache};
 use diecut_devices::SyncFile;
 use diecut_media::{Intent, IntentDone, IntentError, IntentWork};
+use diecut_shard::DeviceIndex;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -22,8 +23,65 @@ pub enum IoFile {
     Ring(Arc<File>, PageCache),
 }
 
+/// Who carries out what the devices of a shard ask for, each for one of them.
+#[derive(Default)]
+pub(crate) struct Ios(Vec<(DeviceIndex, Io)>);
+
+impl Ios {
+    /// Starts what devices need. A thread ends when its sender is dropped.
+    pub fn start(
+        files: &[(DeviceIndex, IoFile)],
+        common: &Arc<Common>,
+        shard: usize,
+        threads: &mut Vec<JoinHandle<()>>,
+    ) -> std::io::Result<Ios> {
+        let mut started = Vec::with_capacity(files.len());
+        for (device, file) in files {
+            started.push((*device, start(file.clone(), (common, shard), *device, threads)?));
+        }
+        Ok(Ios(started))
+    }
+
+    /// Rings, which are to be watched.
+    pub fn rings(&self) -> impl Iterator<Item = &DriveRing> {
+        self.0.iter().filter_map(|(_, io)| match io {
+            Io::Ring(ring) => Some(&**ring),
+            Io::Thread(_) => None,
+        })
+    }
+
+    fn rings_mut(&mut self) -> impl Iterator<Item = (DeviceIndex, &mut DriveRing)> {
+        self.0.iter_mut().filter_map(|(device, io)| match io {
+            Io::Ring(ring) => Some((*device, &mut **ring)),
+            Io::Thread(_) => None,
+        })
+    }
+
+    /// Begins with what a device asks for.
+    ///
+    /// # Panics
+    /// If nothing was started for it.
+    pub fn begin(&mut self, device: DeviceIndex, intent: Intent) {
+        let io = self.0.iter_mut().find(|(own, _)| *own == device);
+        io.expect("a device that asks for I/O is started with its file").1.begin(intent);
+    }
+
+    /// Appends what rings have done, using `of_one` between.
+    pub fn take_done(&mut self, of_one: &mut Vec<IntentDone>, mut take: impl FnMut(DeviceIndex, IntentDone)) {
+        for (device, ring) in self.rings_mut() {
+            ring.take_done(of_one);
+            of_one.drain(..).for_each(|done| take(device, done));
+        }
+    }
+
+    /// Gives the kernel what was begun, and it does not have yet. How many system calls that were.
+    pub fn submit(&mut self) -> u64 {
+        self.rings_mut().map(|(_, ring)| u64::from(ring.submit())).sum()
+    }
+}
+
 /// Who carries out what the device of a shard, or its part of one, asks for.
-pub(crate) enum Io {
+enum Io {
     /// The thread at the other end.
     Thread(Sender<Intent>),
     /// The shard's own thread.
@@ -32,7 +90,7 @@ pub(crate) enum Io {
 
 impl Io {
     /// Begins with what is asked for.
-    pub fn begin(&mut self, intent: Intent) {
+    fn begin(&mut self, intent: Intent) {
         match self {
             Io::Thread(thread) => {
                 thread.send(intent).expect("the thread that does I/O lives as long as this one")
@@ -57,11 +115,11 @@ fn sync(file: &SyncFile, intent: Intent) -> IntentDone {
     IntentDone { token: intent.token, buffer: None, result }
 }
 
-/// Starts who carries out what the device of a shard, or its part of one, asks for. A thread ends when the sender is dropped.
-pub(crate) fn start(
+/// Starts who carries out what the device of a shard, or its part of one, asks for.
+fn start(
     file: IoFile,
-    common: &Arc<Common>,
-    shard: usize,
+    (common, shard): (&Arc<Common>, usize),
+    device: DeviceIndex,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> std::io::Result<Io> {
     let file = match file {
@@ -69,11 +127,11 @@ pub(crate) fn start(
         IoFile::Ring(file, cache) => return Ok(Io::Ring(Box::new(DriveRing::new(&file, cache)?))),
     };
     let (sender, wanted) = channel::<Intent>();
-    let name = format!("io-{shard}");
+    let name = format!("io-{shard}-{}", device.0);
     let shard = common.addresses[shard].clone();
     threads.push(std::thread::Builder::new().name(name).spawn(move || {
         while let Ok(intent) = wanted.recv() {
-            if !shard.send(Message::IoDone(sync(&file, intent))) {
+            if !shard.send(Message::IoDone(device, sync(&file, intent))) {
                 return;
             }
         }

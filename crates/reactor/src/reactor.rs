@@ -4,10 +4,11 @@ use crate::common::{Common, Ends};
 use crate::doors::{ConnectionLimits, Doors};
 use crate::helpers::{AbortOnPanic, Helpers, start_rooms};
 use crate::inbox::{Address, Message, Respond, queue};
-use crate::io::{self, IoFile};
+use crate::io::{IoFile, Ios};
 use crate::revival::{Left, Make, Meeting, Revival, give_up, last_words, listen_to_panics, lock};
 use crate::worker::{WAKER, Worker};
 use diecut_devices::RoomWorker;
+use diecut_shard::DeviceIndex;
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
 use diecut_shard::panics::PanicRecord;
@@ -33,8 +34,8 @@ pub struct ReactorConfig {
     pub blocks: Option<std::os::unix::net::UnixListener>,
     /// Connections of hosts that may be open at once.
     pub connections: ConnectionLimits,
-    /// Where what the device asks for is carried out, for each shard apart: of a device that does not do all its I/O by itself.
-    pub io: Option<IoFile>,
+    /// Where what devices ask for is carried out, for each shard apart: of those that do not do all their I/O by themselves.
+    pub io: Vec<(DeviceIndex, IoFile)>,
     /// What takes room on the file system under a device's file and gives it back: a thread of its own does that.
     pub rooms: Option<RoomWorker>,
     /// Each shard's thread stays on a core of its own: the first on the first of [`cores`], and so on, round and round.
@@ -258,8 +259,7 @@ impl Reactor {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);
             let blocks = blocks.take();
-            let file = config.io.clone();
-            let io = file.map(|file| io::start(file, &common, number, &mut helping)).transpose()?;
+            let io = Ios::start(&config.io, &common, number, &mut helping)?;
             let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
             let meeting = meeting.clone();
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {

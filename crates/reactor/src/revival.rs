@@ -10,12 +10,12 @@
 use crate::common::Common;
 use crate::helpers::{Helpers, start_rooms};
 use crate::inbox::{Message, Untold};
-use crate::io::{self, Io, IoFile};
+use crate::io::{IoFile, Ios};
 use diecut_devices::{Device, RoomWorker};
 use diecut_media::{Divide, Media};
 use diecut_shard::drive::ShardMessage;
-use diecut_shard::gather_media;
 use diecut_shard::panics::PanicRecord;
+use diecut_shard::{DeviceIndex, gather_media};
 use diecut_units::Time;
 use std::any::Any;
 use std::cell::RefCell;
@@ -70,7 +70,7 @@ pub struct Again<D> {
     /// One for each thread, in order.
     pub shards: Vec<Make<D>>,
     /// As [`crate::ReactorConfig::io`].
-    pub io: Option<IoFile>,
+    pub io: Vec<(DeviceIndex, IoFile)>,
     /// As [`crate::ReactorConfig::rooms`].
     pub rooms: Option<RoomWorker>,
 }
@@ -145,7 +145,7 @@ struct Pending<D> {
     emptied: usize,
     /// By thread; taken by it.
     next: Vec<Option<Make<D>>>,
-    io: Option<IoFile>,
+    io: Vec<(DeviceIndex, IoFile)>,
 }
 
 /// Where threads meet to begin anew; see the module.
@@ -176,7 +176,7 @@ pub(crate) struct Left {
 /// What a thread goes on with.
 pub(crate) struct Next<D> {
     pub make: Make<D>,
-    pub io: Option<Io>,
+    pub io: Ios,
     pub kept: Vec<Message>,
 }
 
@@ -189,7 +189,7 @@ impl<D> Meeting<D> {
             come: 0,
             emptied: 0,
             next: (0..threads).map(|_| None).collect(),
-            io: None,
+            io: Vec::new(),
         };
         let (revival, pending) = (Mutex::new(revival), Mutex::new(pending));
         Meeting { revival, record: Mutex::new(None), pending, helpers }
@@ -228,10 +228,9 @@ impl<D> Meeting<D> {
         loop {
             if let Some(make) = pending.next[number].take() {
                 let mut threads = Vec::new();
-                let io = pending.io.clone().map(|file| io::start(file, common, number, &mut threads));
+                let io = Ios::start(&pending.io, common, number, &mut threads);
                 drop(pending);
                 lock(&self.helpers).append(&mut threads);
-                let io = io.transpose();
                 let io = io
                     .unwrap_or_else(|error| give_up(&format!("nobody does the I/O of the device: {error}")));
                 return Some(Next { make, io, kept });
@@ -294,7 +293,7 @@ fn read(inbox: &Receiver<Message>, kept: &mut Vec<Message>, told: &mut Vec<Shard
             | Message::Open
             | Message::Stop => kept.push(message),
             // Connections and applications that were on their way end, as all that were at work.
-            Message::Adopted(..) | Message::Blocks(_) | Message::IoDone(_) => {}
+            Message::Adopted(..) | Message::Blocks(_) | Message::IoDone(..) => {}
         }
     }
 }

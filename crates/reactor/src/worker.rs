@@ -6,7 +6,7 @@ use crate::common::{Common, Ends};
 use crate::connection::{Connection, Turn};
 use crate::doors::{Chosen, Why};
 use crate::inbox::{Answers, Message, Outgoing, Untold};
-use crate::io::Io;
+use crate::io::Ios;
 use crate::lines::Lines;
 use crate::log::NoticeLog;
 use crate::shares::{Shares, Way};
@@ -63,9 +63,9 @@ pub(crate) struct Worker<D: Drive> {
     notices: NoticeLog,
     /// The last ones, for the record of a panic.
     last_notices: VecDeque<Box<Notice>>,
-    /// Carries out what the device asks for, where it does.
-    io: Option<Io>,
-    /// What was carried out on the ring.
+    /// Carries out what devices ask for, where they do.
+    io: Ios,
+    /// What was carried out on a ring.
     io_done: Vec<IntentDone>,
     upkeep: Upkeep,
     stopping: bool,
@@ -83,7 +83,7 @@ impl<D: Drive> Worker<D> {
         let acceptor = Acceptor::new(listeners, is_closed, poll.registry(), FIRST_LISTENER)?;
         let mut blocks = BlockClients::new(blocks, Arc::clone(&common.next_connection));
         blocks.watch(poll.registry(), BLOCKS_LISTENER)?;
-        if let Some(Io::Ring(ring)) = &io {
+        for ring in io.rings() {
             poll.registry().register(&mut SourceFd(&ring.as_raw_fd()), RING, Interest::READABLE)?;
         }
         Ok(Worker {
@@ -226,7 +226,7 @@ impl<D: Drive> Worker<D> {
             listeners,
             is_closed,
             blocks,
-            io: None,
+            io: Ios::default(),
             busy_poll: self.busy_poll,
         };
         (self.shard, ends, self.answers.abandon(), told)
@@ -292,20 +292,18 @@ impl<D: Drive> Worker<D> {
 
     /// Tells the shard of what was carried out on the ring. Whether anything was.
     fn take_io(&mut self, now: Time) -> bool {
-        let Some(Io::Ring(ring)) = &mut self.io else { return false };
-        ring.take_done(&mut self.io_done);
-        let worked = !self.io_done.is_empty();
-        for done in self.io_done.drain(..) {
-            self.shard.handle(Event::IoDone(done), now, &mut self.actions);
-        }
+        let Worker { io, io_done, shard, actions, .. } = self;
+        let mut worked = false;
+        io.take_done(io_done, |device, done| {
+            worked = true;
+            shard.handle(Event::IoDone(device, done), now, actions);
+        });
         worked
     }
 
     /// Gives the kernel what the device asked for in this round, and it does not have yet.
     fn begin_io(&mut self, system_calls: &mut u64) {
-        if let Some(Io::Ring(ring)) = &mut self.io {
-            *system_calls += u64::from(ring.submit());
-        }
+        *system_calls += self.io.submit();
     }
 
     fn read_inbox(&mut self, now: Time) -> bool {
@@ -356,8 +354,8 @@ impl<D: Drive> Worker<D> {
                 let (shard, actions) = (&mut self.shard, &mut self.actions);
                 self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions, &mut self.notices);
             }
-            Message::IoDone(done) => {
-                self.shard.handle(Event::IoDone(done), now, &mut self.actions);
+            Message::IoDone(device, done) => {
+                self.shard.handle(Event::IoDone(device, done), now, &mut self.actions);
             }
             Message::Open => self.acceptor.open(),
             Message::Stop => self.stopping = true,
@@ -563,10 +561,7 @@ impl<D: Drive> Worker<D> {
                     }
                 }
                 Action::BeginAnew => self.common.call(),
-                Action::Io(intent) => {
-                    let io = self.io.as_mut().expect("a device that asks for I/O is started with its file");
-                    io.begin(intent);
-                }
+                Action::Io(device, intent) => self.io.begin(device, intent),
                 Action::Notice(notice) => {
                     self.notices.tell(&notice, self.index, now);
                     if self.last_notices.len() == NOTICES_KEPT {

@@ -181,6 +181,7 @@ impl Start {
             new_pool_uuid,
             // Of drives, which are not recorded.
             makes_pool: _,
+            missing_devices: _,
             // The same in every server, or about what is told only.
             control_patience: _,
             rate_limit_min_bytes_per_second: _,

@@ -29,12 +29,15 @@ impl<M: Divide> Shard<M> {
         assert!(placement.is_member(), "I-S35: the first shard begins anew with all others");
         let seat = Seat { index: placement.index, shards: placement.shards };
         let flash = self.here.plane.flash;
-        let (mut media, duties) = (flash.media, placement.duties);
+        let own = flash.devices.into_vec().into_iter().next().expect("I-S37: a server has a device");
+        let (mut media, duties) = (own.media, placement.duties);
         told.extend(placement.outgoing);
-        let done =
-            flash.foreign.into_iter().map(|done| (ShardIndex(0), ShardMessage(Message::MediaDone(done))));
+        let done = flash
+            .foreign
+            .into_iter()
+            .map(|(_, done)| (ShardIndex(0), ShardMessage(Message::MediaDone(done))));
         told.extend(done);
-        let pool = PoolRemains::of(flash.pool);
+        let pool = PoolRemains::of(own.pool);
         let mut ruins = Ruins { pool, again: None };
         if let Some(before) = duties.ruins {
             ruins.pool.merge(before.pool);

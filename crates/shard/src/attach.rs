@@ -61,7 +61,7 @@ fn attach_blocks<M: Divide>(
     if home != here.placement.index {
         return BlockAction::Elsewhere { session, to: home };
     }
-    if !here.plane.flash.pool.vssd_ids().any(|id| id == vssd) {
+    if here.plane.flash.devices.find(vssd).is_none() {
         return refuse(Status::Held, format!("vSSD \"{name}\" is being deleted, or moved; try again"));
     }
     if here.config.fenced.contains(&vssd.0) {

@@ -158,7 +158,7 @@ impl Blocks {
         flash: &mut Flash<M>,
         now: Time,
     ) -> BlockAction {
-        let space = flash.pool.space(vssd, &mut flash.media, now);
+        let space = flash.devices.of_mut(vssd).space(vssd, now);
         let (shape, layout) = (Session::shape_of(&space), Session::layout_for(&space));
         if let Some(open) = self.open.iter_mut().find(|open| open.vssd == vssd) {
             if mutant!("shard: dead application's answers go to the next") {
@@ -259,7 +259,7 @@ impl Blocks {
         let command = open.waiting.pop_front().expect("I-S2: who has a turn has something to do");
         open.offered -= 1;
         let ius = command.ius();
-        let mut space = flash.pool.space(vssd, &mut flash.media, now);
+        let mut space = flash.devices.of_mut(vssd).space(vssd, now);
         open.core.submit(command, &mut space, &mut self.answers);
         self.tell(at);
         ius

@@ -3,10 +3,11 @@
 
 use crate::owners::Owners;
 use diecut_catalog::{State, VolumeRecord, VssdRecord, ZoneRoomRecord};
-use diecut_media::Divide;
+use diecut_media::{Capabilities, Divide};
 use diecut_namespace::contract::{ChunkProperties, ChunkShape};
 use diecut_openchannel::{ChunkDefinition, ChunkRoom};
 use diecut_spec::{Isolation, VolumeSpec};
+use diecut_vssd::VssdId;
 
 /// A room as its record has it.
 fn room_of(record: &ZoneRoomRecord) -> ChunkRoom {
@@ -42,7 +43,7 @@ pub(crate) fn definition_of<M: Divide>(
     volume: &VolumeRecord,
     vssd: &VssdRecord,
 ) -> ChunkDefinition {
-    let media = &here.plane.flash.media;
+    let media = &here.plane.flash.devices.of(VssdId(vssd.number)).media;
     let shape = shape_of(&volume.spec, vssd, media.geometry().dies_per_channel);
     ChunkDefinition {
         id: volume.namespace,
@@ -59,8 +60,8 @@ pub(crate) fn definition_on<M: Divide>(here: &Owners<M>, vssd: &VssdRecord) -> O
 }
 
 /// What hosts are told of the chunks of a volume.
-pub(crate) fn properties_of<M: Divide>(here: &Owners<M>, definition: &ChunkDefinition) -> ChunkProperties {
-    let times = here.plane.flash.media.capabilities().die_times;
+pub(crate) fn properties_of(capabilities: &Capabilities, definition: &ChunkDefinition) -> ChunkProperties {
+    let times = capabilities.die_times;
     let time = |ns: Option<u64>| ns.map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX));
     ChunkProperties {
         shape: definition.shape,

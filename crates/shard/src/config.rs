@@ -11,6 +11,31 @@ use diecut_vssd::PoolConfig;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Settings of a device.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// Its name: an administrator's, or its profile or model.
+    pub name: String,
+    /// The pool's settings.
+    pub pool: PoolConfig,
+    /// Without protected memory: completions of writes wait for the flash unless this is set; hosts must flush then.
+    pub volatile_cache: bool,
+    /// Whether the pool is made, whatever lies on the device: see [`ShardConfig::makes_pool`].
+    pub makes_pool: bool,
+}
+
+impl ShardConfig {
+    /// What is said of the device, where there is one.
+    pub fn device(&self) -> DeviceConfig {
+        DeviceConfig {
+            name: self.device_name.clone(),
+            pool: self.pool.clone(),
+            volatile_cache: self.volatile_cache,
+            makes_pool: self.makes_pool,
+        }
+    }
+}
+
 /// Settings of a shard.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -33,6 +58,8 @@ pub struct ShardConfig {
     /// Whether the pool is made, whatever lies on the device. A device without OOB areas cannot tell that it holds nothing: its label says
     /// so, which is written when the shard is ready, and has a UUID that was never in use. Others find out by themselves.
     pub makes_pool: bool,
+    /// Devices of the pool that are not there: what exists is known all the same if enough of the others are.
+    pub missing_devices: u16,
     /// How long an administrator's request may take before it is answered with what it waits for; 0: for ever.
     pub control_patience: Span,
     /// The lowest rate limit of a new vSSD, in bytes per second: below it a chunk of the log takes longer than hosts wait for a
@@ -62,6 +89,7 @@ impl Default for ShardConfig {
             device_name: "device".to_owned(),
             new_pool_uuid: [0x0d; 16],
             makes_pool: false,
+            missing_devices: 0,
             control_patience: Span::from_secs(60),
             rate_limit_min_bytes_per_second: 1 << 20,
             cost_model: None,

@@ -190,7 +190,7 @@ impl ModelledCore {
                 drive::Event::Control { .. }
                 | drive::Event::Told { .. }
                 | drive::Event::Blocks(_)
-                | drive::Event::IoDone(_) => 0,
+                | drive::Event::IoDone(..) => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

@@ -8,7 +8,7 @@ use diecut_media::Divide;
 /// A member made an end of a vSSD.
 pub(crate) fn forget_vssd<M: Divide>(here: &mut Owners<M>, number: u32) {
     if let Some(held) = here.placement.ledger.vssds.remove(&number) {
-        here.plane.flash.pool.release(&held.places);
+        here.plane.flash.devices.get_mut(held.device).pool.release(&held.places);
     }
 }
 
@@ -19,12 +19,12 @@ pub(crate) fn take_back<M: Divide>(here: &mut Owners<M>, moved: Moved) {
         assert_ne!(*owner, 0, "I-S20: channel {channel} comes back from another shard");
         *owner = 0;
     }
-    let geometry = here.plane.flash.media.geometry();
+    let geometry = here.plane.flash.devices.divided().media.geometry();
     let lies_there = |held: &Held| moved.channels.iter().any(|c| held.places.channels(geometry).contains(c));
     debug_assert!(
         !here.placement.ledger.vssds.values().any(lies_there),
         "I-S20: nothing lies on channels that come back"
     );
-    let part = moved.unpack(&mut here.plane.flash.media);
-    here.plane.flash.pool.attach(part);
+    let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
+    here.plane.flash.devices.divided_mut().pool.attach(part);
 }

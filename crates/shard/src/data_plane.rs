@@ -9,6 +9,7 @@ use crate::blocks::Blocks;
 use crate::config::ShardConfig;
 use crate::cost::{ModelledCore, TracePoint};
 use crate::delays::Delays;
+use crate::devices::{Devices, OwnDevice};
 use crate::door::Door;
 use crate::drive;
 use crate::flash::{ChunksView, Flash, ZonesView};
@@ -25,7 +26,7 @@ use diecut_namespace::{
 use diecut_nvmf::{self as target, CommandFacts};
 use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeError;
-use diecut_vssd::{DieTimesView, Pool, SlowOperation, VssdId};
+use diecut_vssd::{DieTimesView, SlowOperation, VssdId};
 use std::vec::Drain;
 
 /// The next action, if it is a command of this source to this namespace.
@@ -57,8 +58,6 @@ pub(crate) struct DataPlane<M: Media> {
     pub blocks: Blocks,
     pub cpu: ModelledCore,
     door_completions: Vec<NamespaceCompletion>,
-    /// Blocks retired, by die, as far as that was told.
-    retired_told: Vec<u32>,
     /// Where the time of slow commands went.
     pub delays: Delays,
     /// What the target asks of those who know what exists.
@@ -70,21 +69,21 @@ pub(crate) struct DataPlane<M: Media> {
 }
 
 impl<M: Media> DataPlane<M> {
-    pub fn new(media: M, mut pool: Pool, config: &ShardConfig) -> DataPlane<M> {
-        let dies = media.geometry().dies() as usize;
+    pub fn new(mut devices: Devices<M>, config: &ShardConfig) -> DataPlane<M> {
         let delays = Delays::new(config.slow_after);
-        DieTimesView::of(&mut pool).note_from(delays.operation_threshold());
+        for own in devices.iter_mut() {
+            DieTimesView::of(&mut own.pool).note_from(delays.operation_threshold());
+        }
         DataPlane {
             nvme: NvmeDoor::new(config.target.clone()),
             admission: Admission::new(config.admission),
             namespaces: Namespaces::new(),
             outputs: Outputs::default(),
             taken_back: Vec::new(),
-            flash: Flash::new(media, pool),
+            flash: Flash::new(devices),
             blocks: Blocks::default(),
             cpu: ModelledCore::new(config.cost_model),
             door_completions: Vec::new(),
-            retired_told: vec![0; dies],
             delays,
             questions: Vec::new(),
             keeps: Vec::new(),
@@ -270,7 +269,7 @@ impl<M: Media> DataPlane<M> {
                     flash.submit(&mut outputs.volume_commands, now);
                     let ius = blocks.begin(vssd, flash, now);
                     cpu.charge_entry(ius, now);
-                    holds = !flash.pool.has_room(vssd);
+                    holds = !flash.devices.of(vssd).pool.has_room(vssd);
                     (COMMAND_COST + ius, None)
                 }
             };
@@ -340,7 +339,9 @@ impl<M: Media> DataPlane<M> {
         let is_of_host = finished.source.0 & DOOR_SOURCE_BIT == 0;
         let target = &self.nvme.target;
         let facts = if is_of_host { CommandFacts::of(target, finished.completion.token) } else { None };
-        self.delays.note(finished, facts, operation, &DieTimesView::of(&mut self.flash.pool), now);
+        let device = operation.and_then(|slow| self.flash.devices.find(slow.work.owner));
+        let own = self.flash.devices.get_mut(device.unwrap_or_default());
+        self.delays.note(finished, facts, operation, &DieTimesView::of(&mut own.pool), now);
     }
 
     /// A command is answered; whoever calls tells admission.
@@ -357,9 +358,12 @@ impl<M: Media> DataPlane<M> {
 
     /// Says which dies retired blocks.
     pub fn notice_retired(&mut self, notices: &mut Vec<Notice>) {
-        if self.flash.pool.take_retired() {
-            for (die, told) in (0..).zip(&mut self.retired_told) {
-                let retired = self.flash.pool.retired_of(die);
+        for OwnDevice { pool, retired_told, .. } in self.flash.devices.iter_mut() {
+            if !pool.take_retired() {
+                continue;
+            }
+            for (die, told) in (0..).zip(retired_told) {
+                let retired = pool.retired_of(die);
                 // Dies that came with a tenant bring what they retired elsewhere.
                 if retired > *told {
                     notices.push(Notice::BlocksRetired { die, retired });

@@ -38,6 +38,8 @@ pub(crate) struct Record {
     pub done: Time,
     /// Its last operation on flash, as it was.
     pub operation: Option<SlowOperation>,
+    /// Of the device that it was on.
+    pub dies_per_channel: u32,
     pub parts: Parts,
     /// For whose work it waited.
     pub delay: Option<DieDelay>,
@@ -248,6 +250,7 @@ impl Delays {
             stamps: finished.stamps,
             done: now,
             operation,
+            dies_per_channel: dies.dies_per_channel(),
             parts: Parts::default(),
             delay: None,
             neighbours: [None; NEIGHBOURS_MAX],
@@ -334,6 +337,7 @@ mod test {
             stamps: finished(arrived, admitted).stamps,
             done: Time(done),
             operation: None,
+            dies_per_channel: 1,
             parts: Parts::default(),
             delay: None,
             neighbours: [None; NEIGHBOURS_MAX],

@@ -2,6 +2,7 @@
 
 pub use crate::blocks::{BlockAction, BlockEvent, BlockSession, MovedEntries};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
+use crate::devices::DeviceIndex;
 use crate::notice::Notice;
 pub use crate::panics::WorkOutline;
 pub use crate::peer::ShardMessage;
@@ -76,8 +77,8 @@ pub enum Event {
     },
     /// Something of an application at erase blocks.
     Blocks(BlockEvent),
-    /// The device's file or drive did what [`Action::Io`] asks for, or did not.
-    IoDone(IntentDone),
+    /// A device's file or drive did what [`Action::Io`] asks for, or did not.
+    IoDone(DeviceIndex, IntentDone),
 }
 
 /// What the shard asks of the driver.
@@ -135,9 +136,9 @@ pub enum Action {
     Notice(Box<Notice>),
     /// All shards begin anew, as after a panic of this one: another one that failed cannot be taken back alone.
     BeginAnew,
-    /// Do this on the device's file or drive, and tell with [`Event::IoDone`]; only devices that do not do all their I/O by
+    /// Do this on a device's file or drive, and tell with [`Event::IoDone`]; only devices that do not do all their I/O by
     /// themselves ask (see [`diecut_media::Media::take_intents`]). Each one is answered once, in any order.
-    Io(Intent),
+    Io(DeviceIndex, Intent),
 }
 
 /// What a driver needs of a shard. A driver's loop: hand over the events of a batch with [`Drive::handle`], call

@@ -1,4 +1,4 @@
-//! The lower half of a shard: one device, the pool over it, and one store per vSSD, of volumes, zones or chunks. Commands in, completions out.
+//! The lower half of a shard: its devices, the pools over them, and one store per vSSD, of volumes, zones or chunks. Commands in, completions out.
 
 mod answers;
 mod chunks;
@@ -6,6 +6,7 @@ mod placement;
 mod zones;
 
 use crate::at_work::{AtWork, For};
+use crate::devices::{DeviceIndex, Devices};
 use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
 pub(crate) use chunks::ChunksView;
@@ -38,6 +39,8 @@ const FULL_TOLD_FOR: Span = Span::from_secs(60);
 
 struct StoreSlot {
     vssd: VssdId,
+    /// What the vSSD lies on.
+    device: DeviceIndex,
     store: Kept,
     has_work: bool,
     /// What was told of it last.
@@ -69,9 +72,10 @@ pub(crate) struct MovedStore {
 }
 
 impl StoreSlot {
-    fn new(vssd: VssdId, store: Kept) -> StoreSlot {
+    fn new(vssd: VssdId, device: DeviceIndex, store: Kept) -> StoreSlot {
         StoreSlot {
             vssd,
+            device,
             store,
             has_work: false,
             told: Standing::TakesWrites,
@@ -97,8 +101,7 @@ impl StoreSlot {
 
 /// See the module.
 pub(crate) struct Flash<M: Media> {
-    pub media: M,
-    pub pool: Pool,
+    pub devices: Devices<M>,
     stores: Slab<StoreSlot>,
     /// Store of each vSSD, by number: vSSDs are numbered from 1 and never again.
     by_vssd: Vec<u16>,
@@ -110,10 +113,11 @@ pub(crate) struct Flash<M: Media> {
     room_changes: Vec<VssdId>,
     /// vSSDs whose stores came to stand to writes in another way.
     pub standings: Vec<(VssdId, Standing)>,
-    /// What the medium asks for; the shard has it done.
-    pub intents: Vec<Intent>,
-    /// Answers of the medium to others than the pool; whoever they belong to takes them.
-    pub foreign: Vec<Completion>,
+    /// What media ask for; the shard has it done.
+    pub intents: Vec<(DeviceIndex, Intent)>,
+    spare_intents: Vec<Intent>,
+    /// Answers of media to others than the pools; whoever they belong to takes them.
+    pub foreign: Vec<(DeviceIndex, Completion)>,
     /// Answers of the pool for vSSDs without a store: applications at erase blocks.
     pub block_completions: Vec<(VssdId, SpaceCompletion)>,
     /// Answers of the stores, in order; the shard takes them.
@@ -123,10 +127,9 @@ pub(crate) struct Flash<M: Media> {
 }
 
 impl<M: Media> Flash<M> {
-    pub fn new(media: M, pool: Pool) -> Flash<M> {
+    pub fn new(devices: Devices<M>) -> Flash<M> {
         Flash {
-            media,
-            pool,
+            devices,
             stores: Slab::new(),
             by_vssd: Vec::new(),
             busy: Vec::new(),
@@ -136,6 +139,7 @@ impl<M: Media> Flash<M> {
             room_changes: Vec::new(),
             standings: Vec::new(),
             intents: Vec::new(),
+            spare_intents: Vec::new(),
             foreign: Vec::new(),
             block_completions: Vec::new(),
             answers: StoreAnswers::default(),
@@ -156,7 +160,7 @@ impl<M: Media> Flash<M> {
     ) -> StoreIndex {
         self.make_room_for(vssd);
         self.at_work.now_for = For::Vssd(vssd);
-        let mut space = self.pool.space(vssd, &mut self.media, now);
+        let mut space = self.devices.of_mut(vssd).space(vssd, now);
         let store = Store::open(config, &mut space, staging);
         self.at_work.now_for = For::All;
         self.seat(vssd, Kept::Volumes(store))
@@ -177,7 +181,8 @@ impl<M: Media> Flash<M> {
     }
 
     fn seat(&mut self, vssd: VssdId, store: Kept) -> StoreIndex {
-        let index = self.stores.insert(StoreSlot::new(vssd, store));
+        let device = self.devices.find(vssd).expect("I-S37: a vSSD with a store lies on a device");
+        let index = self.stores.insert(StoreSlot::new(vssd, device, store));
         assert!(index < u32::from(NO_STORE), "I-S21: a store has a number of 16 bits");
         let index = StoreIndex(index as u16);
         // One that was taken out of this place may have been left there.
@@ -237,7 +242,7 @@ impl<M: Media> Flash<M> {
         placement: Placement,
         now: Time,
     ) -> u64 {
-        let space = self.pool.space(vssd, &mut self.media, now);
+        let space = self.devices.of_mut(vssd).space(vssd, now);
         Store::exportable_ius(&space, staging_size_bytes, over_provisioning_permille, placement)
     }
 
@@ -288,12 +293,13 @@ impl<M: Media> Flash<M> {
     ) {
         let vssd = VssdId(vssd);
         assert_eq!(self.by_vssd[vssd.0 as usize], index.0, "I-S21: a store is opened again at its place");
-        let mut space = self.pool.space(vssd, &mut self.media, now);
+        let device = self.devices.find(vssd).expect("I-S37: a vSSD with a store lies on a device");
+        let mut space = self.devices.get_mut(device).space(vssd, now);
         let mut store = Store::open(config, &mut space, staging);
         if !mutant!("shard: commands do not wait for what a repair finds") {
             store.wind_down();
         }
-        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, Kept::Volumes(store)));
+        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, device, Kept::Volumes(store)));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
         self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
@@ -376,7 +382,7 @@ impl<M: Media> Flash<M> {
             let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
             self.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+            let mut space = self.devices.get_mut(slot.device).space(slot.vssd, now);
             while commands.as_slice().first().is_some_and(|(next, _)| *next == index)
                 && let Some((_, command)) = commands.next()
             {
@@ -394,19 +400,22 @@ impl<M: Media> Flash<M> {
     pub fn run(&mut self, now: Time) {
         self.wake_stores(now);
         for _ in 0..ROUNDS_MAX {
-            if self.media.next_event() <= now {
-                self.media.advance(now, &mut self.media_completions);
-                self.media.take_intents(&mut self.intents);
-            }
-            for completion in self.media_completions.drain(..) {
-                if Pool::owns(completion.token) {
-                    self.pool.complete(completion, now, &mut self.media, &mut self.space_completions);
-                } else {
-                    self.foreign.push(completion);
+            for (device, own) in (0..).map(DeviceIndex).zip(self.devices.iter_mut()) {
+                if own.media.next_event() <= now {
+                    own.media.advance(now, &mut self.media_completions);
+                    own.media.take_intents(&mut self.spare_intents);
+                    self.intents.extend(self.spare_intents.drain(..).map(|intent| (device, intent)));
                 }
+                for completion in self.media_completions.drain(..) {
+                    if Pool::owns(completion.token) {
+                        own.pool.complete(completion, now, &mut own.media, &mut self.space_completions);
+                    } else {
+                        self.foreign.push((device, completion));
+                    }
+                }
+                own.pool.work(now, &mut own.media);
+                own.pool.take_ready(&mut self.space_completions);
             }
-            self.pool.work(now, &mut self.media);
-            self.pool.take_ready(&mut self.space_completions);
             self.deliver(now);
             self.work_stores(now);
             if !self.has_work(now) {
@@ -417,9 +426,11 @@ impl<M: Media> Flash<M> {
 
     /// Tells of each vSSD that came to have room in the queues of its dies, or none, since the last call.
     pub fn take_room_changes(&mut self, mut tell: impl FnMut(VssdId, bool)) {
-        self.pool.take_room_changes(&mut self.room_changes);
-        while let Some(vssd) = self.room_changes.pop() {
-            tell(vssd, self.pool.has_room(vssd));
+        for own in self.devices.iter_mut() {
+            own.pool.take_room_changes(&mut self.room_changes);
+            while let Some(vssd) = self.room_changes.pop() {
+                tell(vssd, own.pool.has_room(vssd));
+            }
         }
     }
 
@@ -432,7 +443,7 @@ impl<M: Media> Flash<M> {
     }
 
     fn deliver(&mut self, now: Time) {
-        if DieTimesView::of(&mut self.pool).has_slow() {
+        if self.devices.iter_mut().any(|own| DieTimesView::of(&mut own.pool).has_slow()) {
             return answers::deliver_with_notes(self, now);
         }
         let mut batch = std::mem::take(&mut self.space_completions);
@@ -446,7 +457,7 @@ impl<M: Media> Flash<M> {
             let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
             self.at_work.now_for = For::Vssd(vssd);
-            let mut space = self.pool.space(vssd, &mut self.media, now);
+            let mut space = self.devices.get_mut(slot.device).space(vssd, now);
             // Those in a row that are for one store find it once.
             while rest.as_slice().first().is_some_and(|(next, _)| *next == vssd)
                 && let Some((_, completion)) = rest.next()
@@ -473,7 +484,7 @@ impl<M: Media> Flash<M> {
                 continue;
             }
             self.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+            let mut space = self.devices.get_mut(slot.device).space(slot.vssd, now);
             let before = self.answers.counts();
             slot.store.work(now, &mut space, &mut self.answers.of_all());
             if slot.released_by.is_some()
@@ -509,16 +520,22 @@ impl<M: Media> Flash<M> {
 
     fn has_work(&self, now: Time) -> bool {
         !self.busy.is_empty()
-            || self.pool.has_ready()
-            || self.media.next_event().min(self.pool.deadline()) <= now
+            || self.devices.iter().any(|own| own.pool.has_ready())
+            || self.devices_due_at() <= now
+    }
+
+    /// When a medium or a pool has something to do.
+    fn devices_due_at(&self) -> Time {
+        let due = self.devices.iter().map(|own| own.media.next_event().min(own.pool.deadline()));
+        due.fold(Time::NEVER, Time::min)
     }
 
     /// When [`Flash::run`] has something to do; [`Time::ZERO`] for at once.
     pub fn deadline(&self) -> Time {
-        if !self.busy.is_empty() || self.pool.has_ready() {
+        if !self.busy.is_empty() || self.devices.iter().any(|own| own.pool.has_ready()) {
             return Time::ZERO;
         }
         let stores = self.stores.iter().map(|(_, slot)| slot.deadline());
-        stores.fold(self.media.next_event().min(self.pool.deadline()), Time::min)
+        stores.fold(self.devices_due_at(), Time::min)
     }
 }

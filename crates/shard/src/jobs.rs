@@ -3,6 +3,7 @@
 //! Requests that change different objects are carried out side by side ([`crate::claims`]); what waits for a vSSD holds up
 //! nothing else. A request that is not done in time is answered with what it waits for, and goes on.
 
+use crate::away;
 use crate::catalog;
 use crate::claims::Claims;
 use crate::control::*;
@@ -108,7 +109,7 @@ impl Jobs {
             );
         }
         if here.placement.index.0 == 0 && self.is_idle() {
-            here.placement.ledger.check(&here.registry.state);
+            here.placement.ledger.check(&here.registry.state, &here.registry.away);
         }
     }
 
@@ -269,7 +270,8 @@ impl Jobs {
         let mut base = here.registry.state.clone();
         base.pool.namespaces_given = base.pool.namespaces_given.max(self.namespaces_given);
         let device = here.device_shaper();
-        let planned = plan(&base, &request, here.config.rate_limit_min_bytes_per_second, device);
+        let planned = away::check(&here.registry, &request)
+            .and_then(|()| plan(&base, &request, here.config.rate_limit_min_bytes_per_second, device));
         let has_room = |plan: &Plan| catalog::has_room(&here.registry.catalog, &base, &plan.next);
         match planned.and_then(|plan| has_room(&plan).map(|()| plan)) {
             Ok(Plan { next, steps }) => {

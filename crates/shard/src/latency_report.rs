@@ -52,7 +52,6 @@ pub(crate) fn kind_name(kind: WorkKind) -> &'static str {
 /// Names of what is numbered.
 struct Names<'a> {
     registry: &'a Registry,
-    dies_per_channel: u32,
     shard: u16,
 }
 
@@ -107,7 +106,7 @@ impl Names<'_> {
         parts.extend(others.filter(|part| part.us > 0));
         parts.sort_by_key(|part| std::cmp::Reverse(part.us));
         let channel_of =
-            |die: u32| ((die / self.dies_per_channel) as u16, (die % self.dies_per_channel) as u16);
+            |die: u32| ((die / record.dies_per_channel) as u16, (die % record.dies_per_channel) as u16);
         let mut neighbours: Vec<Neighbour> =
             record.neighbours.iter().flatten().map(|one| self.neighbour(one, record)).collect();
         neighbours.reverse();
@@ -145,13 +144,8 @@ fn asked(record: &Record, subsystem: Option<&str>) -> WhatWasAsked {
 }
 
 /// What a shard knows of slow commands.
-pub(crate) fn report(
-    delays: &Delays,
-    registry: &Registry,
-    dies_per_channel: u32,
-    shard: u16,
-) -> LatencyReport {
-    let names = Names { registry, dies_per_channel, shard };
+pub(crate) fn report(delays: &Delays, registry: &Registry, shard: u16) -> LatencyReport {
+    let names = Names { registry, shard };
     let causes = Cause::ALL.into_iter().zip(&delays.causes).filter(|(_, one)| one.commands > 0);
     let matrix = delays.matrix.iter().map(|((own, other), waited)| {
         let ((tenant, vssd), (for_tenant, for_vssd)) = (names.of_vssd(*own), names.of_vssd(*other));

@@ -70,22 +70,30 @@ pub(crate) fn give_out_channels<M: Divide>(here: &mut Owners<M>) {
     assert!(here.placement.ledger.vssds.is_empty(), "I-S20: channels are given out once");
     let tenants: BTreeMap<u32, &String> =
         here.registry.state.vssds.values().map(|vssd| (vssd.number, &vssd.tenant)).collect();
-    let pool = &here.plane.flash.pool;
-    let found = pool.vssd_ids().map(|id| {
-        let places = pool.places_of(id);
-        let blocks = pool.blocks_of(&places);
-        Found { id, tenant: tenants.get(&id.0).map(|name| (*name).clone()), places, blocks }
+    let devices = &here.plane.flash.devices;
+    let found = devices.numbered().flat_map(|(device, own)| {
+        let pool = &own.pool;
+        let tenants = &tenants;
+        pool.vssd_ids().map(move |id| {
+            let places = pool.places_of(id);
+            let blocks = pool.blocks_of(&places);
+            let tenant = tenants.get(&id.0).map(|name| (*name).clone());
+            Found { id, tenant, device, places, blocks }
+        })
     });
     let found = found.collect();
-    here.placement.ledger.give_out(found, here.plane.flash.media.geometry());
+    if here.placement.ledger.is_single() {
+        return here.placement.ledger.give_all(found);
+    }
+    here.placement.ledger.give_out(found, here.plane.flash.devices.divided().media.geometry());
     for member in here.placement.ledger.members() {
         let channels = here.placement.ledger.channels_of(member);
         if channels.is_empty() {
             continue;
         }
         here.note_exchanges_elsewhere(&channels);
-        let part = here.plane.flash.pool.detach(&channels);
-        let moved = Moved::new(channels, part, &mut here.plane.flash.media);
+        let part = here.plane.flash.devices.divided_mut().pool.detach(&channels);
+        let moved = Moved::new(channels, part, &mut here.plane.flash.devices.divided_mut().media);
         here.placement.order(member, Order::Channels(moved));
     }
 }

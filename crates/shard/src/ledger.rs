@@ -1,6 +1,7 @@
 //! Who has what: which shard owns each channel, where vSSDs lie, and which shard is the home of each tenant. Kept by the
 //! first shard; nothing of it is stored, because it follows from where vSSDs lie.
 
+use crate::devices::DeviceIndex;
 use diecut_catalog::State;
 use diecut_units::Geometry;
 use diecut_vssd::{Places, VssdId, WearNews};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub shard: u16,
+    pub device: DeviceIndex,
     pub places: Places,
     /// Erase blocks it may hold: its part of a shard's load.
     pub blocks: u64,
@@ -18,7 +20,7 @@ pub(crate) struct Held {
 /// See the module.
 pub(crate) struct Ledger {
     shards: u16,
-    /// By channel. The first shard has those that nobody uses.
+    /// By channel of the device that shards divide. The first shard has those that nobody uses.
     pub owners: Vec<u16>,
     /// By number.
     pub vssds: BTreeMap<u32, Held>,
@@ -63,6 +65,7 @@ pub(crate) struct Found {
     pub id: VssdId,
     /// None for what a crash left over.
     pub tenant: Option<String>,
+    pub device: DeviceIndex,
     pub places: Places,
     pub blocks: u64,
 }
@@ -82,9 +85,15 @@ impl Ledger {
         1..self.shards
     }
 
-    /// Dies began to change places, or did.
-    pub fn heard_of(&mut self, news: WearNews) {
-        self.vssds.values_mut().for_each(|held| held.places.heard_of(news));
+    /// Dies of a device began to change places, or did.
+    pub fn heard_of(&mut self, device: DeviceIndex, news: WearNews) {
+        let there = self.vssds.values_mut().filter(|held| held.device == device);
+        there.for_each(|held| held.places.heard_of(news));
+    }
+
+    /// Erase blocks that vSSDs of a device may hold.
+    pub fn blocks_on(&self, device: DeviceIndex) -> u64 {
+        self.vssds.values().filter(|held| held.device == device).map(|held| held.blocks).sum()
     }
 
     fn load(&self, shard: u16) -> u64 {
@@ -108,13 +117,14 @@ impl Ledger {
         self.homes.get(tenant).copied().unwrap_or(0)
     }
 
-    /// Checks, while nothing is carried out, that it holds just the vSSDs that exist, each where its tenant is at home.
+    /// Checks, while nothing is carried out, that it holds just the vSSDs that exist, each where its tenant is at home. Those that are `away` lie
+    /// nowhere.
     ///
     /// # Panics
     /// If not.
-    pub fn check(&self, state: &State) {
+    pub fn check(&self, state: &State, away: &BTreeSet<u32>) {
         let mut listed: BTreeSet<u32> = self.vssds.keys().copied().collect();
-        for (name, record) in &state.vssds {
+        for (name, record) in state.vssds.iter().filter(|(_, record)| !away.contains(&record.number)) {
             assert!(listed.remove(&record.number), "I-S29: vSSD \"{name}\" lives somewhere");
             assert_eq!(
                 self.homes.get(&record.tenant),
@@ -129,13 +139,24 @@ impl Ledger {
     /// Writes down a vSSD and its channels.
     pub fn add(&mut self, id: VssdId, held: Held, geometry: &Geometry) {
         assert!(held.shard < self.shards, "I-S20: {id:?} lives on a shard that there is");
-        for channel in held.places.channels(geometry) {
+        let channels = if self.is_single() { BTreeSet::new() } else { held.places.channels(geometry) };
+        for channel in channels {
             let owner = &mut self.owners[usize::from(channel)];
             assert!(*owner == 0 || *owner == held.shard, "I-S20: channel {channel} has one owner");
             *owner = held.shard;
         }
         let before = self.vssds.insert(id.0, held);
         assert!(before.is_none(), "I-S20: {id:?} lies in one place");
+    }
+
+    /// All that was found lives on the only shard.
+    pub fn give_all(&mut self, found: Vec<Found>) {
+        assert!(self.is_single(), "I-S20: one shard has all that there is");
+        for Found { id, tenant, device, places, blocks } in found {
+            self.homes.extend(tenant.map(|tenant| (tenant, 0)));
+            let before = self.vssds.insert(id.0, Held { shard: 0, device, places, blocks });
+            assert!(before.is_none(), "I-S20: {id:?} lies in one place");
+        }
     }
 
     /// Gives all that was found a home. What shares a channel, or belongs to one tenant, stays together; the largest groups
@@ -176,7 +197,11 @@ impl Ledger {
             if let Some(tenant) = one.tenant {
                 self.homes.insert(tenant, shard);
             }
-            self.add(one.id, Held { shard, places: one.places, blocks: one.blocks }, geometry);
+            self.add(
+                one.id,
+                Held { shard, device: one.device, places: one.places, blocks: one.blocks },
+                geometry,
+            );
         }
     }
 

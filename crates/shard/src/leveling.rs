@@ -14,6 +14,7 @@
 //! Nothing of this is stored: after a crash homes are given out anew, and an exchange that was under way goes on wherever
 //! its channels are together.
 
+use crate::devices::DeviceIndex;
 use crate::evenness::{Attempt, Visit};
 use crate::job::{Job, Own, Progress};
 use crate::ledger::{Group, Tied};
@@ -31,8 +32,10 @@ use std::collections::BTreeMap;
 
 /// Tells the first shard what happened here to even wear.
 pub(crate) fn tell_wear<M: Divide>(here: &mut Owners<M>) {
-    let news: Vec<WearNews> = here.plane.flash.pool.take_wear_news().collect();
-    for news in news {
+    let devices = (0..).map(DeviceIndex).zip(here.plane.flash.devices.iter_mut());
+    let news = devices.flat_map(|(device, own)| own.pool.take_wear_news().map(move |news| (device, news)));
+    let news: Vec<(DeviceIndex, WearNews)> = news.collect();
+    for (device, news) in news {
         let notice = match news {
             WearNews::Due => None,
             WearNews::Begun(dies) => Some(Notice::ExchangeBegun(dies)),
@@ -41,7 +44,7 @@ pub(crate) fn tell_wear<M: Divide>(here: &mut Owners<M>) {
         };
         here.notices.extend(notice);
         if !here.placement.is_member() {
-            here.placement.ledger.heard_of(news);
+            here.placement.ledger.heard_of(device, news);
             if !here.placement.ledger.is_single() {
                 here.placement.evenness.heard_of(news);
             }
@@ -58,15 +61,15 @@ pub(crate) fn tell_wear<M: Divide>(here: &mut Owners<M>) {
 
 /// A member told something.
 pub(crate) fn heard_of<M: Divide>(here: &mut Owners<M>, news: WearNews) {
-    here.placement.ledger.heard_of(news);
-    here.plane.flash.pool.heard_of(news);
+    here.placement.ledger.heard_of(DeviceIndex::default(), news);
+    here.plane.flash.devices.divided_mut().pool.heard_of(news);
     here.placement.evenness.heard_of(news);
     here.placement.evenness.has_left_empty |= matches!(news, WearNews::Finished(_) | WearNews::Dropped(_));
 }
 
 /// What is known here.
 pub(crate) fn wear_report<M: Divide>(here: &mut Owners<M>, now: Time) -> WearReport {
-    let (dies, is_exchanging) = here.plane.flash.pool.wear_report(now);
+    let (dies, is_exchanging) = here.plane.flash.devices.divided_mut().pool.wear_report(now);
     WearReport { shard: here.placement.index.0, dies, is_exchanging }
 }
 
@@ -126,7 +129,11 @@ fn way_home<M: Divide>(here: &Owners<M>, visit: &Visit) -> Option<Group> {
 
 fn tied_by_channel<M: Divide>(here: &Owners<M>, channel: u16) -> Tied {
     let start = Tied { channels: [channel].into(), ..Tied::default() };
-    here.placement.ledger.tied_to(start, &here.registry.tenants_of_vssds(), here.plane.flash.media.geometry())
+    here.placement.ledger.tied_to(
+        start,
+        &here.registry.tenants_of_vssds(),
+        here.plane.flash.devices.divided().media.geometry(),
+    )
 }
 
 /// Looks at wear: asks all shards, and has what is due exchanged.
@@ -167,7 +174,7 @@ pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Ti
 
 /// What is to be done for the exchange that is due, if one is.
 fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Vec<Step> {
-    let geometry = *here.plane.flash.media.geometry();
+    let geometry = *here.plane.flash.devices.divided().media.geometry();
     let layout = DieLayout::of(&geometry);
     let owner = |die: usize| here.placement.ledger.owners[layout.channel_of(die)];
     let view = |die: usize| {
@@ -182,7 +189,7 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
         Some(Holding { dies, isolation: *isolations.get(number)? })
     });
     let holdings: Vec<Holding> = held.collect();
-    let config = *here.plane.flash.pool.wear_config();
+    let config = *here.plane.flash.devices.divided().pool.wear_config();
     let thresholds = config.thresholds(&layout, DeviceAge::of(&layout, &dies));
     let apart = |one: usize, other: usize| are_apart(&holdings, &layout, one, other);
     let broken = |channel: usize| is_broken(&holdings, &layout, channel);
@@ -228,14 +235,14 @@ fn bring_together<M: Divide>(
     }
     let visitors = tied_by_channel(here, target);
     if visitors.vssds.is_empty() {
-        if to != 0 || !here.plane.flash.pool.is_free_channel(target) {
+        if to != 0 || !here.plane.flash.devices.divided().pool.is_free_channel(target) {
             // Something was still under way there when its last vSSD went.
             here.placement.evenness.has_left_empty = to != 0;
             return None;
         }
         mark!("shard: free channel lent for an exchange");
-        let part = here.plane.flash.pool.detach(&[target]);
-        let moved = Moved::new(vec![target], part, &mut here.plane.flash.media);
+        let part = here.plane.flash.devices.divided_mut().pool.detach(&[target]);
+        let moved = Moved::new(vec![target], part, &mut here.plane.flash.devices.divided_mut().media);
         here.placement.ledger.owners[usize::from(target)] = from;
         here.placement.order(from, Order::Channels(moved));
         return Some(Vec::new());
@@ -263,7 +270,11 @@ pub(crate) fn exchange<M: Divide>(here: &mut Owners<M>, pairs: &[[u32; 2]], job:
         if !here.placement.is_member() {
             here.placement.evenness.under_way = pairs.to_vec();
         }
-        here.plane.flash.pool.exchange_chosen(pairs);
+        here.plane.flash.devices.divided_mut().pool.exchange_chosen(pairs);
     }
-    if here.plane.flash.pool.has_waiting_exchanges() { Progress::Waits } else { Progress::Done }
+    if here.plane.flash.devices.divided().pool.has_waiting_exchanges() {
+        Progress::Waits
+    } else {
+        Progress::Done
+    }
 }

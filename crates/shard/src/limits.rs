@@ -24,14 +24,14 @@ fn waited_for<M: Divide>(here: &Owners<M>, job: &Job) -> Vec<u32> {
         Some(Step::Leave(group)) => group.vssds.clone(),
         Some(Step::CreateVolume { name }) => vec![job.next.vssds[&job.next.volumes[name].vssd].number],
         Some(Step::RepairVssd { name, .. }) => vec![job.next.vssds[name].number],
-        Some(Step::FlushStores) => here.plane.flash.pool.vssd_ids().map(|id| id.0).collect(),
+        Some(Step::FlushStores) => here.plane.flash.devices.vssd_ids().map(|id| id.0).collect(),
         _ => Vec::new(),
     }
 }
 
 /// The share that a vSSD of this shard has, with or without its limit.
 fn share_of_vssd<M: Divide>(here: &Owners<M>, number: u32, is_lifted: bool) -> Option<Share> {
-    if !here.plane.flash.pool.vssd_ids().any(|id| id.0 == number) {
+    if !here.plane.flash.devices.vssd_ids().any(|id| id.0 == number) {
         return None;
     }
     let record = here.registry.state.vssds.values().find(|record| record.number == number);
@@ -49,7 +49,7 @@ impl Limits {
     pub fn lift<M: Divide>(&mut self, here: &mut Owners<M>, jobs: &[Job], is_stopping: bool, now: Time) {
         let mut wanted: BTreeSet<u32> = jobs.iter().flat_map(|job| waited_for(here, job)).collect();
         if is_stopping {
-            wanted.extend(here.plane.flash.pool.vssd_ids().map(|id| id.0));
+            wanted.extend(here.plane.flash.devices.vssd_ids().map(|id| id.0));
         }
         if wanted == self.lifted || mutant!("shard: an end waits for the rate limit") {
             return;
@@ -61,7 +61,7 @@ impl Limits {
             }
             // Of vSSDs that were deleted nothing is left to be limited, nor here of those that moved away.
             let Some(share) = share_of_vssd(here, number, wanted.contains(&number)) else { continue };
-            here.plane.flash.pool.set_share(VssdId(number), share, now);
+            here.plane.flash.devices.of_mut(VssdId(number)).pool.set_share(VssdId(number), share, now);
             here.plane.admission.lift(VssdId(number), wanted.contains(&number));
         }
         self.lifted = wanted;
@@ -74,7 +74,8 @@ impl Limits {
     pub fn check<M: Divide>(&self, here: &Owners<M>) {
         for record in here.own_vssds() {
             let wanted = share_of_vssd(here, record.number, self.lifted.contains(&record.number));
-            let found = here.plane.flash.pool.share_of(VssdId(record.number));
+            let found =
+                here.plane.flash.devices.of(VssdId(record.number)).pool.share_of(VssdId(record.number));
             assert_eq!(
                 found, wanted,
                 "I-S11: share of vSSD {} on shard {}",

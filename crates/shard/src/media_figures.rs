@@ -61,8 +61,8 @@ fn percent(part: u64, all: u64) -> u8 {
 
 fn figures<M: Media>(plane: &DataPlane<M>, registry: &Registry, parts: &Parts) -> MediaFigures {
     let mut media = MediaUse::default();
-    for vssd in &parts.vssds {
-        media.add(MediaUse::of(&plane.flash.pool, *vssd));
+    for vssd in parts.vssds.iter().filter(|vssd| plane.flash.devices.find(**vssd).is_some()) {
+        media.add(MediaUse::of(&plane.flash.devices.of(*vssd).pool, *vssd));
     }
     let statistics = parts.namespaces.iter().filter_map(|id| plane.namespaces.statistics(*id));
     let (retired, reserve) = media.retired;
@@ -98,15 +98,14 @@ fn debug_log<M: Media>(plane: &DataPlane<M>, registry: &Registry, parts: &Parts)
     let mut latest: Vec<&Record> = own.take(COMMANDS_BEFORE + 1).collect();
     assert!(latest.len() <= COMMANDS_BEFORE + 1, "I-S31: a debug log is bounded");
     latest.reverse();
-    let dies_per_channel = u32::from(plane.flash.media.geometry().dies_per_channel);
     let mut text = String::from("diecut latency debug log, version 1\n");
     for record in latest {
-        describe(&mut text, record, registry, &parts.tenant, dies_per_channel);
+        describe(&mut text, record, registry, &parts.tenant);
     }
     text.into_bytes()
 }
 
-fn describe(text: &mut String, record: &Record, registry: &Registry, tenant: &str, dies_per_channel: u32) {
+fn describe(text: &mut String, record: &Record, registry: &Registry, tenant: &str) {
     let us = |span: Span| span.0 / 1000;
     let arrived_us = record.stamps.arrived.0 / 1000;
     let mut line = |words: std::fmt::Arguments<'_>| {
@@ -134,7 +133,7 @@ fn describe(text: &mut String, record: &Record, registry: &Registry, tenant: &st
         }
     }
     let Some(operation) = &record.operation else { return };
-    let (channel, die) = (operation.die / dies_per_channel, operation.die % dies_per_channel);
+    let (channel, die) = (operation.die / record.dies_per_channel, operation.die % record.dies_per_channel);
     line(format_args!("  die {channel}.{die}: {}", work(registry, tenant, operation.work)));
     for share in record.delay.iter().flat_map(|delay| delay.shares()) {
         let cause = cause_of(share, operation.work.owner).text();

@@ -1,6 +1,7 @@
 //! What shards other than the first do: they carry out its orders.
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::devices::DeviceIndex;
 use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
@@ -49,15 +50,18 @@ pub(crate) fn told<M: Divide>(
         Message::Answer(number, answer) => lead::answered(here, number, *answer, actions),
         Message::Media(command) => {
             let channel = command.operation.block().channel.0;
-            assert!(here.plane.flash.media.owns(channel), "I-S20: channel {channel} is this shard's");
-            here.plane.flash.media.submit(command, now);
+            assert!(
+                here.plane.flash.devices.divided().media.owns(channel),
+                "I-S20: channel {channel} is this shard's"
+            );
+            here.plane.flash.devices.divided_mut().media.submit(command, now);
         }
         Message::Wear(news) => leveling::heard_of(here, news),
         Message::Keep(keep) => here.placement.reservations.ask(from, *keep),
         Message::Kept(kept) => here.plane.nvme.handle(target::Event::Kept(kept), now),
         Message::MediaDone(completion) => {
             here.placement.attendance.media_done(completion.token.0);
-            here.plane.flash.foreign.push(completion);
+            here.plane.flash.foreign.push((DeviceIndex::default(), completion));
         }
         Message::Panicked(panics) => panics_told::hear(here, panics),
         Message::Fell(_) => unreachable!("I-S35: looked at before"),
@@ -105,8 +109,8 @@ pub(crate) fn begin_orders<M: Divide>(
         match order {
             Order::Channels(moved) => {
                 assert!(here.placement.duties.left.is_none(), "I-S14: what left goes with its answer");
-                let part = moved.unpack(&mut here.plane.flash.media);
-                here.plane.flash.pool.attach(part);
+                let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
+                here.plane.flash.devices.divided_mut().pool.attach(part);
             }
             Order::World(world) => learn(here, &world),
             Order::Open(world) => {
@@ -149,10 +153,10 @@ fn learn<M: Divide>(here: &mut Owners<M>, world: &World) {
 /// Makes a vSSD where the first shard chose.
 fn make_vssd<M: Divide>(here: &mut Owners<M>, number: u64, alloc: Alloc, now: Time) {
     let Alloc { name, id, isolation, places, record, moved } = alloc;
-    let part = moved.unpack(&mut here.plane.flash.media);
-    here.plane.flash.pool.attach(part);
-    let made = if here.plane.flash.pool.are_free(&places) {
-        vssds::make_vssd(here, &name, id, isolation, &places, record, now)
+    let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
+    here.plane.flash.devices.divided_mut().pool.attach(part);
+    let made = if here.plane.flash.devices.divided().pool.are_free(&places) {
+        vssds::make_vssd(here, &name, (DeviceIndex::default(), id), isolation, &places, record, now)
     } else {
         mark!("shard: vSSD chosen where something moved meanwhile");
         let message = format!(

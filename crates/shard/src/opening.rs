@@ -1,5 +1,6 @@
 //! How a shard opens: the first one reads what there is and has the others open their part; they wait for its orders.
 
+use crate::devices::OwnDevice;
 use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
@@ -153,6 +154,9 @@ pub(crate) fn open_further<M: Divide>(
                 if let Some(error) = here.registry.catalog.error() {
                     return opening.fail(error.to_string());
                 }
+                if let Some(message) = here.registry.catalog.too_few() {
+                    return opening.fail(message);
+                }
                 let found = here.registry.catalog.take_state();
                 here.registry.state = found.unwrap_or_else(|| {
                     let mut state = State::default();
@@ -163,25 +167,17 @@ pub(crate) fn open_further<M: Divide>(
                 opening.go(Phase::Journal);
             }
             Phase::Journal => {
-                let flash = &mut here.plane.flash;
-                if let Some(error) = flash.pool.open_error() {
-                    return opening.fail(error.to_string());
+                match are_block_states_read(here) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(message) => return opening.fail(message),
                 }
-                if !flash.pool.is_open() {
-                    return;
+                for own in here.plane.flash.devices.iter_mut() {
+                    own.pool.begin_check(&mut own.media, now);
                 }
-                // Of a pool that is made block states are durable before anything else is.
-                if here.config.makes_pool && flash.pool.is_state_log_lost() {
-                    return opening
-                        .fail("the device does not take block states: it cannot be written to".to_owned());
-                }
-                if here.config.makes_pool && !flash.pool.is_durable() {
-                    return;
-                }
-                flash.pool.begin_check(&mut flash.media, now);
                 opening.go(Phase::Pool);
             }
-            Phase::Pool if here.plane.flash.pool.is_checked() => {
+            Phase::Pool if here.plane.flash.devices.iter().all(|own| own.pool.is_checked()) => {
                 if let Err(message) = open_stores_everywhere(here, opening, now) {
                     return opening.fail(message);
                 }
@@ -214,15 +210,34 @@ pub(crate) fn open_further<M: Divide>(
     }
 }
 
+/// Whether all pools have their block states; of those that are made, whether these are durable.
+fn are_block_states_read<M: Divide>(here: &Owners<M>) -> Result<bool, String> {
+    let mut all_read = true;
+    for OwnDevice { pool, config, .. } in here.plane.flash.devices.iter() {
+        if let Some(error) = pool.open_error() {
+            return Err(error.to_string());
+        }
+        // Of a pool that is made block states are durable before anything else is.
+        if config.makes_pool && pool.is_state_log_lost() {
+            return Err("the device does not take block states: it cannot be written to".to_owned());
+        }
+        all_read &= pool.is_open() && (!config.makes_pool || pool.is_durable());
+    }
+    Ok(all_read)
+}
+
 /// The first shard's: channels are given out, and every shard opens its stores.
 fn open_stores_everywhere<M: Divide>(
     here: &mut Owners<M>,
     opening: &mut Opening,
     now: Time,
 ) -> Result<(), String> {
-    let held: Vec<u32> = here.plane.flash.pool.vssd_ids().map(|id| id.0).collect();
-    let missing = here.registry.state.vssds.iter().find(|(_, vssd)| !held.contains(&vssd.number));
-    if let Some((name, _)) = missing {
+    let held: Vec<u32> = here.plane.flash.devices.vssd_ids().map(|id| id.0).collect();
+    let mut missing = here.registry.state.vssds.iter().filter(|(_, vssd)| !held.contains(&vssd.number));
+    if here.config.missing_devices > 0 {
+        let away = missing.map(|(_, vssd)| vssd.number).collect();
+        here.registry.away = away;
+    } else if let Some((name, _)) = missing.next() {
         return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
     }
     lead::give_out_channels(here);
@@ -238,7 +253,8 @@ pub(crate) fn open_own_stores<M: Divide>(here: &mut Owners<M>, now: Time) {
     for record in here.own_vssds() {
         // No limit yet: recovery does not wait for tokens.
         let share = Share { weight: record.weight, ..Share::default() };
-        here.plane.flash.pool.set_share(VssdId(record.number), share, now);
+        let id = VssdId(record.number);
+        here.plane.flash.devices.of_mut(id).pool.set_share(id, share, now);
         stores::open_store(here, &record, now);
     }
 }
@@ -271,11 +287,12 @@ pub(crate) fn serve<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
     }
     for record in &own {
         here.seat_blocks(record);
-        here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
+        let id = VssdId(record.number);
+        here.plane.flash.devices.of_mut(id).pool.set_share(id, share_of(record), now);
     }
     fences::tell(here);
     wear::apply_wear(here);
-    here.plane.flash.pool.begin_migration();
+    here.plane.flash.devices.iter_mut().for_each(|own| own.pool.begin_migration());
     opening.go(Phase::Ready);
     if !here.placement.is_member() {
         let pool = &here.registry.state.pool;

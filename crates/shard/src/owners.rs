@@ -14,7 +14,7 @@ use crate::panics::WorkOutline;
 use crate::peer::{Message, ShardMessage, World};
 use crate::placement::Placement;
 use crate::qos;
-use crate::reach::Reach;
+use crate::reach::Reaches;
 use crate::registry::Registry;
 use crate::seat::ShardIndex;
 use diecut_catalog::VssdRecord;
@@ -62,7 +62,7 @@ impl<M: Divide> Owners<M> {
 
     /// vSSDs that live here, of those that exist.
     pub fn own_vssds(&self) -> Vec<VssdRecord> {
-        let held: Vec<u32> = self.plane.flash.pool.vssd_ids().map(|id| id.0).collect();
+        let held: Vec<u32> = self.plane.flash.devices.vssd_ids().map(|id| id.0).collect();
         let records = self.registry.state.vssds.values();
         records.filter(|record| held.contains(&record.number)).cloned().collect()
     }
@@ -87,7 +87,7 @@ impl<M: Divide> Owners<M> {
     /// Has the commands of a namespace on a vSSD take turns of its tenant.
     pub fn seat_namespace(&mut self, id: NamespaceId, vssd: VssdId) {
         let tenant = self.registry.tenant_of_vssd(vssd);
-        let is_held = !self.plane.flash.pool.has_room(vssd);
+        let is_held = !self.plane.flash.devices.of(vssd).pool.has_room(vssd);
         self.plane.admission.open(id, tenant, vssd, is_held);
         qos::seat_namespace(&mut self.plane, &self.registry, id);
     }
@@ -96,7 +96,7 @@ impl<M: Divide> Owners<M> {
     pub fn seat_blocks(&mut self, vssd: &VssdRecord) {
         if vssd.serves == Serves::Blocks {
             let id = VssdId(vssd.number);
-            let is_held = !self.plane.flash.pool.has_room(id);
+            let is_held = !self.plane.flash.devices.of(id).pool.has_room(id);
             self.plane.admission.open_blocks(&self.registry.state.tenants[&vssd.tenant], id, is_held);
             qos::seat_blocks(&mut self.plane, &self.registry, vssd);
         }
@@ -105,27 +105,28 @@ impl<M: Divide> Owners<M> {
     /// The first shard keeps account of exchanges on channels that it gives away.
     pub fn note_exchanges_elsewhere(&mut self, channels: &[u16]) {
         if !self.placement.is_member() {
-            for dies in self.plane.flash.pool.exchanges_on(channels) {
-                self.plane.flash.pool.heard_of(WearNews::Begun(dies));
+            let pool = &mut self.plane.flash.devices.divided_mut().pool;
+            for dies in pool.exchanges_on(channels) {
+                pool.heard_of(WearNews::Begun(dies));
             }
         }
     }
 
     /// The medium answered somebody else than the pool: the catalog, which is the first shard's.
     pub fn take_foreign(&mut self, now: Time) {
-        for completion in std::mem::take(&mut self.plane.flash.foreign) {
+        for (device, completion) in std::mem::take(&mut self.plane.flash.foreign) {
             if self.placement.is_member() {
                 let message = ShardMessage(Message::MediaDone(completion));
                 self.placement.outgoing.push((ShardIndex(0), message));
                 continue;
             }
-            let mut reach = Reach {
-                own: &mut self.plane.flash.media,
+            let mut reaches = Reaches {
+                devices: &mut self.plane.flash.devices,
                 owners: &self.placement.ledger.owners,
                 outgoing: &mut self.placement.outgoing,
                 elsewhere: &mut self.placement.attendance.media,
             };
-            self.registry.catalog.complete(completion, &mut reach, now);
+            self.registry.catalog.complete(device, completion, &mut reaches, now);
             let lost = self.registry.catalog.lost_copies();
             if lost > std::mem::replace(&mut self.registry.lost_catalog_copies, lost) {
                 self.notices.push(Notice::CatalogCopyLost);
@@ -163,7 +164,8 @@ impl<M: Divide> Owners<M> {
             };
             self.notices.push(notice);
         }
-        for vssd in self.plane.flash.pool.take_limits_met() {
+        let limits_met = self.plane.flash.devices.iter_mut().flat_map(|own| own.pool.take_limits_met());
+        for vssd in limits_met.collect::<Vec<_>>() {
             let vssd = self.registry.name_of_vssd(vssd);
             self.notices.push(Notice::RateLimited { vssd });
         }

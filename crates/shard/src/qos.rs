@@ -50,7 +50,7 @@ fn set_of_vssd<'a>(state: &'a State, name: &String) -> Option<&'a str> {
 /// Gives admission the sets of which something lives here, and the parts of them that are due here.
 fn define<M: Media>(plane: &mut DataPlane<M>, state: &State, now: Time) {
     let admission = &mut plane.admission;
-    let held: Vec<u32> = plane.flash.pool.vssd_ids().map(|id| id.0).collect();
+    let held: Vec<u32> = plane.flash.devices.vssd_ids().map(|id| id.0).collect();
     let is_here = |vssd: &String| state.vssds.get(vssd).is_some_and(|record| held.contains(&record.number));
     let mut wanted = Vec::new();
     for set in state.qos_sets.values() {

@@ -1,18 +1,39 @@
-//! The medium as the catalog sees it: all channels, also those that other shards own.
+//! Media as the catalogs see them: all channels, also those that other shards own.
 
+use crate::devices::{DeviceIndex, Devices};
 use crate::peer::{Message, ShardMessage};
 use crate::seat::ShardIndex;
 use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::collections::BTreeMap;
 
-/// Commands to own channels go to the medium, others to the shards that own theirs.
-pub(crate) struct Reach<'a, M: Divide> {
-    pub own: &'a mut M,
+/// The media of all devices.
+pub(crate) struct Reaches<'a, M: Divide> {
+    pub devices: &'a mut Devices<M>,
     pub owners: &'a [u16],
     pub outgoing: &'a mut Vec<(ShardIndex, ShardMessage)>,
-    /// Commands under way at other shards: their channels, by token.
     pub elsewhere: &'a mut BTreeMap<u64, u16>,
+}
+
+impl<M: Divide> Reaches<'_, M> {
+    /// That of one.
+    pub fn at(&mut self, device: DeviceIndex) -> Reach<'_, M> {
+        Reach {
+            own: &mut self.devices.get_mut(device).media,
+            owners: self.owners,
+            outgoing: self.outgoing,
+            elsewhere: self.elsewhere,
+        }
+    }
+}
+
+/// Commands to own channels go to the medium, others to the shards that own theirs.
+pub(crate) struct Reach<'a, M: Divide> {
+    own: &'a mut M,
+    owners: &'a [u16],
+    outgoing: &'a mut Vec<(ShardIndex, ShardMessage)>,
+    /// Commands under way at other shards: their channels, by token.
+    elsewhere: &'a mut BTreeMap<u64, u16>,
 }
 
 impl<M: Divide> Media for Reach<'_, M> {

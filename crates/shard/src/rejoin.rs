@@ -10,6 +10,7 @@
 //! shard and another one, when it fails again on its way, and when something was lost on its way to it or from it.
 
 use crate::attendance::{Absence, Sent, answer_for, is_lost};
+use crate::devices::DeviceIndex;
 use crate::job::{Job, Progress};
 use crate::ledger::Held;
 use crate::owners::Owners;
@@ -111,9 +112,9 @@ fn is_known<M: Divide>(here: &Owners<M>, shard: u16, back: &Back) -> bool {
 
 /// Writes down what a shard has. Gives the vSSDs that the catalog does not know.
 fn account_for<M: Divide>(here: &mut Owners<M>, shard: u16, back: Back) -> Vec<u32> {
-    let geometry = *here.plane.flash.media.geometry();
+    let geometry = *here.plane.flash.devices.divided().media.geometry();
     let Placement { ledger, evenness, .. } = &mut here.placement;
-    let pool = &mut here.plane.flash.pool;
+    let pool = &mut here.plane.flash.devices.divided_mut().pool;
     let before: Vec<u32> =
         ledger.vssds.iter().filter(|(_, held)| held.shard == shard).map(|(number, _)| *number).collect();
     for number in before {
@@ -122,7 +123,8 @@ fn account_for<M: Divide>(here: &mut Owners<M>, shard: u16, back: Back) -> Vec<u
     }
     for (id, places, blocks) in &back.vssds {
         pool.reserve(*id, places);
-        let held = Held { shard, places: places.clone(), blocks: *blocks };
+        let device = DeviceIndex::default();
+        let held = Held { shard, device, places: places.clone(), blocks: *blocks };
         ledger.add(*id, held, &geometry);
     }
     account_for_exchanges(pool, &back.channels, &back.exchanges);

@@ -57,7 +57,8 @@ pub(crate) fn move_tenant<M: Divide>(
         return refuse(ControlErrorKind::Invalid, message);
     }
     let start = Tied { tenants: [tenant.to_owned()].into(), ..Tied::default() };
-    let tied = here.placement.ledger.tied_to(start, &tenants, here.plane.flash.media.geometry());
+    let tied =
+        here.placement.ledger.tied_to(start, &tenants, here.plane.flash.devices.divided().media.geometry());
     // Who is on a visit stays where the administrator says.
     here.placement.evenness.forget_visits(&tied.channels);
     let from = here.placement.ledger.home_of(tenant);
@@ -82,7 +83,7 @@ fn stay<M: Divide>(here: &mut Owners<M>, group: &Group, stores: &[StoreIndex], w
     for &store in stores {
         here.plane.flash.kept_mut(store).quiesce(false);
     }
-    here.plane.flash.pool.hold_migration(false);
+    here.plane.flash.devices.divided_mut().pool.hold_migration(false);
     here.placement.duties.leaving.clear();
     let tenants = group.tenants.join("\", \"");
     let message = format!("tenant \"{tenants}\" stays on shard {}: {why}; try again", group.from);
@@ -95,11 +96,11 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
     let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| here.plane.store_of(vssd)).collect();
     if here.placement.duties.leaving.is_empty() {
         // The first shard may not have heard of the last exchange when it named the group.
-        if !here.plane.flash.pool.holds_just(&group.channels, &group.vssds) {
+        if !here.plane.flash.devices.divided().pool.holds_just(&group.channels, &group.vssds) {
             mark!("shard: move of a group that is being exchanged");
             return stay(here, group, &[], "what it holds is being exchanged for even wear");
         }
-        here.plane.flash.pool.hold_migration(true);
+        here.plane.flash.devices.divided_mut().pool.hold_migration(true);
         here.placement.duties.leaving.clone_from(&group.vssds);
         for &store in &stores {
             here.plane.flash.kept_mut(store).quiesce(true);
@@ -129,9 +130,9 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
         return Progress::Waits;
     }
     stores.iter().for_each(|&store| here.plane.flash.hold_store(store));
-    let flash = &here.plane.flash;
+    let own = here.plane.flash.devices.divided();
     let mut channels = group.channels.iter();
-    if !flash.pool.is_quiet(&group.channels) || !channels.all(|&channel| flash.media.is_quiet(channel)) {
+    if !own.pool.is_quiet(&group.channels) || !channels.all(|&channel| own.media.is_quiet(channel)) {
         mark!("shard: move waits for the medium");
         return Progress::Waits;
     }
@@ -146,7 +147,8 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
 pub(crate) fn check<M: Divide>(here: &Owners<M>) {
     if here.placement.duties.leaving.is_empty() {
         let flash = &here.plane.flash;
-        let is_held = flash.has_quiet_store() || flash.pool.migration_status().is_held;
+        let is_held =
+            flash.has_quiet_store() || flash.devices.iter().any(|own| own.pool.migration_status().is_held);
         assert!(!is_held, "I-S27: stores and exchanges rest only on a shard that a group leaves");
     }
 }
@@ -171,14 +173,19 @@ fn take_out<M: Divide>(
     let stores = stores.into_iter().map(|store| here.plane.flash.take_store(store)).collect();
     let luggage = here.plane.doors().into_iter().map(|door| door.take_out(party)).collect();
     here.note_exchanges_elsewhere(&group.channels);
-    let part = here.plane.flash.pool.detach(&group.channels);
+    let part = here.plane.flash.devices.divided_mut().pool.detach(&group.channels);
     assert!(
-        !here.plane.flash.pool.vssd_ids().any(|id| group.vssds.contains(&id.0)),
+        !here.plane.flash.devices.vssd_ids().any(|id| group.vssds.contains(&id.0)),
         "I-S15: nothing of a group stays behind"
     );
     qos::group_left(&mut here.plane, &here.registry);
-    here.plane.flash.pool.hold_migration(mutant!("shard: exchanges rest where a group left"));
-    let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.media);
+    here.plane
+        .flash
+        .devices
+        .divided_mut()
+        .pool
+        .hold_migration(mutant!("shard: exchanges rest where a group left"));
+    let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.devices.divided_mut().media);
     let duties = &mut here.placement.duties;
     duties.leaving.clear();
     duties.frozen = false;
@@ -228,13 +235,13 @@ pub(crate) fn arrive<M: Divide>(here: &mut Owners<M>, moved: MovedGroup, group: 
     assert_eq!(here.placement.index.0, group.to, "I-S15: a group arrives where it goes");
     let MovedGroup { moved, stores, namespaces, luggage } = moved;
     assert_eq!(moved.channels, group.channels, "I-S15: a group arrives with its channels");
-    let part = moved.unpack(&mut here.plane.flash.media);
-    here.plane.flash.pool.attach(part);
-    let is_here = |vssd: &u32| here.plane.flash.pool.vssd_ids().any(|id| id.0 == *vssd);
+    let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
+    here.plane.flash.devices.divided_mut().pool.attach(part);
+    let is_here = |vssd: &u32| here.plane.flash.devices.vssd_ids().any(|id| id.0 == *vssd);
     assert!(group.vssds.iter().all(is_here), "I-S15: a group arrives with its vSSDs");
     // Limits were lifted for the move.
     for record in here.own_vssds().iter().filter(|record| group.vssds.contains(&record.number)) {
-        here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
+        here.plane.flash.devices.divided_mut().pool.set_share(VssdId(record.number), share_of(record), now);
         here.seat_blocks(record);
     }
     for store in stores {

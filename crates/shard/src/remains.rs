@@ -9,6 +9,7 @@
 //! 3. reads block states when the first shard knows ([`Order::Again`]: orders after it are for this life), compares them with flash, and says
 //!    what it has ([`Back`]). It opens as at any start then.
 
+use crate::devices::DeviceIndex;
 use crate::opening::Opening;
 use crate::owners::Owners;
 use crate::panics_told;
@@ -23,7 +24,7 @@ pub(crate) fn told<M: Divide>(here: &mut Owners<M>, message: ShardMessage, now: 
         return panics_told::hear(here, panics);
     }
     let Owners { plane, placement, .. } = here;
-    let media = &mut plane.flash.media;
+    let media = &mut plane.flash.devices.divided_mut().media;
     let ruins = placement.duties.ruins.as_mut().expect("I-S35: a shard that failed has ruins");
     match message.0 {
         Message::Order(number, Order::Again) => ruins.again = Some(number),
@@ -57,7 +58,7 @@ fn is_quiet<M: Divide>(media: &M) -> bool {
 
 /// When [`go_on`] has something to do.
 pub(crate) fn deadline<M: Divide>(here: &Owners<M>) -> Time {
-    let media = &here.plane.flash.media;
+    let media = &here.plane.flash.devices.divided().media;
     let is_ordered = here.placement.duties.ruins.as_ref().is_some_and(|ruins| ruins.again.is_some());
     let is_due = !here.placement.outgoing.is_empty() || is_ordered && is_quiet(media);
     if is_due { Time::ZERO } else { media.next_event() }
@@ -66,31 +67,33 @@ pub(crate) fn deadline<M: Divide>(here: &Owners<M>) -> Time {
 /// Lets the device end what it was told before, and reads block states when it has.
 pub(crate) fn go_on<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now: Time) {
     let flash = &mut here.plane.flash;
-    if flash.media.next_event() <= now {
+    let own = flash.devices.divided_mut();
+    if own.media.next_event() <= now {
         let mut ended = Vec::new();
-        flash.media.advance(now, &mut ended);
-        flash.foreign.extend(ended.into_iter().filter(|completion| !Pool::owns(completion.token)));
+        own.media.advance(now, &mut ended);
+        let foreign = ended.into_iter().filter(|completion| !Pool::owns(completion.token));
+        flash.foreign.extend(foreign.map(|completion| (DeviceIndex::default(), completion)));
     }
     here.take_foreign(now);
     let duties = &mut here.placement.duties;
     let Some(number) = duties.ruins.as_ref().and_then(|ruins| ruins.again) else { return };
-    if !is_quiet(&here.plane.flash.media) {
+    if !is_quiet(&here.plane.flash.devices.divided().media) {
         mark!("shard: commands of a life before are waited for");
         return;
     }
     let pool = duties.ruins.take().map(|ruins| ruins.pool).unwrap_or_default();
-    let is_whole = pool.channels() == own_channels(&here.plane.flash.media);
-    let flash = &mut here.plane.flash;
+    let is_whole = pool.channels() == own_channels(&here.plane.flash.devices.divided().media);
+    let own = here.plane.flash.devices.divided_mut();
     let opened = match is_whole {
-        true => pool.open(&flash.media, here.config.pool.clone()).map_err(|error| error.to_string()),
+        true => pool.open(&own.media, own.config.pool.clone()).map_err(|error| error.to_string()),
         false => Err("a part of its block states was lost on its way".to_owned()),
     };
     match opened {
         Ok(pool) => {
-            flash.pool = pool;
-            flash.pool.follow();
-            DieTimesView::of(&mut flash.pool).note_from(here.plane.delays.operation_threshold());
-            flash.pool.begin_check(&mut flash.media, now);
+            own.pool = pool;
+            own.pool.follow();
+            DieTimesView::of(&mut own.pool).note_from(here.plane.delays.operation_threshold());
+            own.pool.begin_check(&mut own.media, now);
             duties.checks = Some(number);
             opening.checks();
         }
@@ -103,10 +106,10 @@ pub(crate) fn go_on<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
 
 /// Says what the shard has, when that was compared with flash.
 pub(crate) fn checked<M: Divide>(here: &mut Owners<M>, opening: &mut Opening) {
-    let pool = &here.plane.flash.pool;
+    let pool = &here.plane.flash.devices.divided().pool;
     let checks = &mut here.placement.duties.checks;
     let Some(number) = checks.take_if(|_| pool.is_checked()) else { return };
-    let channels = own_channels(&here.plane.flash.media);
+    let channels = own_channels(&here.plane.flash.devices.divided().media);
     let vssds = pool.vssd_ids().map(|id| {
         let places = pool.places_of(id);
         let blocks = pool.blocks_of(&places);

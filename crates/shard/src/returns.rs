@@ -1,6 +1,7 @@
 //! What goes back to the first shard when its order is carried out.
 
 use crate::control::{ControlError, RepairReport};
+use crate::devices::OwnDevice;
 use crate::leveling;
 use crate::owners::Owners;
 use crate::peer::{Answer, Moved, StepAnswer};
@@ -9,23 +10,23 @@ use diecut_media::Divide;
 
 /// Takes out the channels that nothing lies on any more.
 pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
-    let channels = 0..here.plane.flash.media.geometry().channels;
+    let channels = 0..here.plane.flash.devices.divided().media.geometry().channels;
     let unused = channels.filter(|&channel| {
-        let (media, pool) = (&here.plane.flash.media, &here.plane.flash.pool);
+        let OwnDevice { media, pool, .. } = here.plane.flash.devices.divided();
         // What a life before left over is being erased; such a channel goes back another time.
         let is_quiet = || pool.is_quiet(&[channel]) && media.is_quiet(channel);
         media.owns(channel) && pool.is_free_channel(channel) && is_quiet()
     });
     let unused: Vec<u16> = unused.collect();
-    let mut part = here.plane.flash.pool.detach(&unused);
-    here.plane.flash.pool.return_slots(&mut part);
-    Moved::new(unused, part, &mut here.plane.flash.media)
+    let mut part = here.plane.flash.devices.divided_mut().pool.detach(&unused);
+    here.plane.flash.devices.divided_mut().pool.return_slots(&mut part);
+    Moved::new(unused, part, &mut here.plane.flash.devices.divided_mut().media)
 }
 
 /// Nothing is given back.
 pub(crate) fn no_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
-    let part = here.plane.flash.pool.detach(&[]);
-    Moved::new(Vec::new(), part, &mut here.plane.flash.media)
+    let part = here.plane.flash.devices.divided_mut().pool.detach(&[]);
+    Moved::new(Vec::new(), part, &mut here.plane.flash.devices.divided_mut().media)
 }
 
 /// An order of steps is carried out, or refused.

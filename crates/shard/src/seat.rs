@@ -12,3 +12,8 @@ pub struct Seat {
     /// How many there are.
     pub shards: u16,
 }
+
+impl Seat {
+    /// That of the only shard.
+    pub const ONLY: Seat = Seat { index: ShardIndex(0), shards: 1 };
+}

@@ -2,11 +2,12 @@
 
 use crate::answers::Answers;
 use crate::attach;
-use crate::catalog::new_catalog;
-use crate::config::ShardConfig;
+use crate::catalog::{Catalogs, new_catalog};
+use crate::config::{DeviceConfig, ShardConfig};
 use crate::control::{ControlErrorKind, ControlRequest, ControlToken, Status};
 use crate::cost::TracePoint;
 use crate::data_plane::DataPlane;
+use crate::devices::{DeviceIndex, Devices, OwnDevice};
 use crate::drive::{self, CommandOutline, ConnectionId, Drive, Outbox};
 use crate::health;
 use crate::health_turns::HealthTurns;
@@ -18,12 +19,13 @@ use crate::owners::Owners;
 use crate::peer::Answer;
 use crate::placement::Placement;
 use crate::reclaim;
-use crate::registry::{Registry, Staging};
+use crate::registry::Registry;
 use crate::rejoin;
 use crate::remains;
-use crate::seat::{Seat, ShardIndex};
+use crate::seat::Seat;
+use crate::staging::Staging;
 use crate::status;
-use diecut_catalog::State;
+use diecut_catalog::{Catalog, State};
 use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion};
 use diecut_nvmf as target;
@@ -31,7 +33,7 @@ use diecut_spec::TenantSpec;
 use diecut_units::{ProtectedMemory, Time, mutant};
 use diecut_volume::ReclaimUnit;
 use diecut_vssd::{Places, Pool, VssdId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
 /// driver, which then looks at what other hosts sent.
@@ -48,8 +50,8 @@ pub struct Shard<M: Divide> {
 /// said, and stands beside a pool that nobody uses.
 fn open_pool<M: Divide>(
     media: &mut M,
-    config: &ShardConfig,
-    protected: Option<&ProtectedMemory>,
+    config: &DeviceConfig,
+    (protected, slot_size_bytes): (Option<&ProtectedMemory>, usize),
     seat: Seat,
     now: Time,
 ) -> (Pool, Option<String>) {
@@ -73,12 +75,12 @@ fn open_pool<M: Divide>(
             Err(error) => (new(media), Some(error.to_string())),
         },
         None => (Pool::open_from_flash(media, config.pool.clone(), now), None),
-        Some(memory) if memory.size_bytes() < block_states_size_bytes + config.staging_bytes_per_vssd => {
+        Some(memory) if memory.size_bytes() < block_states_size_bytes + slot_size_bytes => {
             let failure = format!(
                 "the device has {} bytes of protected memory, but block states need {block_states_size_bytes} and each \
                  vSSD {}; give the device more, or none",
                 memory.size_bytes(),
-                config.staging_bytes_per_vssd
+                slot_size_bytes
             );
             (new(media), Some(failure))
         }
@@ -92,11 +94,41 @@ fn open_pool<M: Divide>(
     }
 }
 
+/// What a shard has of one device: the pool, and the catalog there. What cannot be is said.
+fn open_device<M: Divide>(
+    mut media: M,
+    config: DeviceConfig,
+    slot_size_bytes: usize,
+    seat: Seat,
+    now: Time,
+) -> (OwnDevice<M>, Catalog, Option<String>) {
+    let geometry = *media.geometry();
+    let memory = media.protected_memory();
+    let (mut pool, mut failure) =
+        open_pool(&mut media, &config, (memory.as_ref(), slot_size_bytes), seat, now);
+    if seat.shards > 1 {
+        pool.follow();
+    }
+    let dies: Vec<_> =
+        (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
+    let device = config.pool.nonces.map_or([0; 16], |nonces| nonces.device());
+    let is_new = seat.index.0 > 0 || config.makes_pool;
+    let catalog = new_catalog(&mut media, device, &dies, is_new, now);
+    if catalog.is_none() {
+        let message = "the device has no two dies with good erase blocks for the catalog; use a larger one";
+        failure = Some(message.to_owned());
+    }
+    let catalog = catalog.unwrap_or_else(|| Registry::no_catalog(&media));
+    let block_states_size_bytes = Pool::block_states_size_bytes(&geometry, &config.pool);
+    let staging = Staging { memory, block_states_size_bytes, slot_size_bytes };
+    (OwnDevice::new(media, pool, config, staging), catalog, failure)
+}
+
 impl<M: Divide> Shard<M> {
     /// A shard over a device: a new pool on an empty one, else what it holds. Opening goes on with
     /// [`Drive::work`] until [`Shard::is_ready`] or [`Shard::failure`]; events that come before wait.
     pub fn new(media: M, config: ShardConfig, now: Time) -> Shard<M> {
-        Shard::seated(media, config, Seat { index: ShardIndex(0), shards: 1 }, now)
+        Shard::seated(media, config, Seat::ONLY, now)
     }
 
     /// One of the shards of a server, over its part of a device (see [`crate::divide`]). The first one opens the device and tells the
@@ -104,37 +136,42 @@ impl<M: Divide> Shard<M> {
     ///
     /// # Panics
     /// If the shard is not among those there are.
-    pub fn seated(mut media: M, config: ShardConfig, seat: Seat, now: Time) -> Shard<M> {
+    pub fn seated(media: M, config: ShardConfig, seat: Seat, now: Time) -> Shard<M> {
+        let device = config.device();
+        Shard::over(vec![(media, device)], config, seat, now)
+    }
+
+    /// The only shard of a server, over several devices: each has a catalog, and the newest counts. Or, as [`Shard::seated`], one of several
+    /// shards over their parts of a single device. What `config` says of a device is not looked at.
+    ///
+    /// # Panics
+    /// If there is no device, if several shards are to serve several, or if the shard is not among those there are.
+    pub fn over(media: Vec<(M, DeviceConfig)>, config: ShardConfig, seat: Seat, now: Time) -> Shard<M> {
+        assert!(seat.shards == 1 || media.len() == 1, "I-S37: several shards divide one device");
         let is_member = seat.index.0 > 0;
-        let geometry = *media.geometry();
-        let placement = Placement::new(seat, geometry.channels);
-        let memory = media.protected_memory();
-        let (mut pool, mut failure) = open_pool(&mut media, &config, memory.as_ref(), seat, now);
-        if seat.shards > 1 {
-            pool.follow();
+        let mut failures = Vec::new();
+        let mut catalogs = Vec::new();
+        let mut devices = Vec::new();
+        for (media, device) in media {
+            let (own, catalog, failure) =
+                open_device(media, device, config.staging_bytes_per_vssd, seat, now);
+            failures.extend(failure);
+            catalogs.push(catalog);
+            devices.push(own);
         }
-        let dies: Vec<_> =
-            (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
-        let device = config.pool.nonces.map_or([0; 16], |nonces| nonces.device());
-        let is_new = is_member || config.makes_pool;
-        let catalog = new_catalog(&mut media, device, &dies, is_new, now);
-        if catalog.is_none() {
-            let message =
-                "the device has no two dies with good erase blocks for the catalog; use a larger one";
-            failure = Some(message.to_owned());
-        }
+        let devices = Devices::new(devices);
+        let first = devices.iter().next().expect("I-S37: a server has a device");
+        let placement = Placement::new(seat, first.media.geometry().channels);
+        let members = devices.len() + usize::from(config.missing_devices);
         let registry = Registry {
-            catalog: catalog.unwrap_or_else(|| Registry::no_catalog(&media)),
+            catalog: Catalogs::new(catalogs, members),
             state: State::default(),
-            staging: Staging {
-                memory,
-                block_states_size_bytes: Pool::block_states_size_bytes(&geometry, &config.pool),
-                slot_size_bytes: config.staging_bytes_per_vssd,
-            },
+            away: BTreeSet::new(),
             is_taken: false,
             lost_catalog_copies: 0,
         };
-        let plane = DataPlane::new(media, pool, &config);
+        let failure = failures.into_iter().next();
+        let plane = DataPlane::new(devices, &config);
         let (answers, notices, health) = (Answers::default(), Vec::new(), HealthTurns::default());
         Shard {
             here: Owners { config, plane, registry, placement, answers, health, notices },
@@ -185,9 +222,8 @@ impl<M: Divide> Shard<M> {
 
     /// IUs that the catalog and the journal of block states programmed, and their erases, since the shard was opened.
     pub fn system_work(&self) -> (u64, u64) {
-        let (catalog, journal) =
-            (self.here.registry.catalog.work(), self.here.plane.flash.pool.state_log_work());
-        (catalog.0 + journal.0, catalog.1 + journal.1)
+        let journals = self.here.plane.flash.devices.iter().map(|own| own.pool.state_log_work());
+        journals.fold(self.here.registry.catalog.work(), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// What exists.
@@ -197,19 +233,33 @@ impl<M: Divide> Shard<M> {
 
     /// Gives the device back and forgets everything else: the death of the process, as far as a shard knows.
     pub fn into_media(self) -> M {
-        let mut media = self.here.plane.flash.media;
-        self.here.placement.salvage(&mut media);
+        let mut media = self.into_all_media();
+        assert_eq!(media.len(), 1, "I-S37: of several devices all are taken");
+        media.remove(0)
+    }
+
+    /// As [`Shard::into_media`], of all devices.
+    pub fn into_all_media(self) -> Vec<M> {
+        let devices = self.here.plane.flash.devices.into_vec();
+        let mut media: Vec<M> = devices.into_iter().map(|own| own.media).collect();
+        // Only of a single one anything is on its way.
+        self.here.placement.salvage(&mut media[0]);
         media
     }
 
-    /// The device.
+    /// The device, or the first of several.
     pub fn media(&self) -> &M {
-        &self.here.plane.flash.media
+        &self.here.plane.flash.devices.get(DeviceIndex(0)).media
     }
 
     /// The device, for faults that come from outside of it (a power cut). Commands go through the shard only.
     pub fn media_mut(&mut self) -> &mut M {
-        &mut self.here.plane.flash.media
+        self.media_of_mut(DeviceIndex(0))
+    }
+
+    /// See [`Shard::media_mut`].
+    pub fn media_of_mut(&mut self, device: DeviceIndex) -> &mut M {
+        &mut self.here.plane.flash.devices.get_mut(device).media
     }
 
     /// Where each vSSD lies, and on which shard, by number: what the first shard of a server knows. For checkers.
@@ -245,9 +295,14 @@ impl<M: Divide> Shard<M> {
         reclaim::unit_of(&self.here.plane, vssd, volume, iu)
     }
 
-    /// The pool, for checkers and reports.
+    /// The pool of the device, or of the first of several, for checkers and reports.
     pub fn pool(&self) -> &Pool {
-        &self.here.plane.flash.pool
+        self.pool_of(DeviceIndex(0))
+    }
+
+    /// See [`Shard::pool`].
+    pub fn pool_of(&self, device: DeviceIndex) -> &Pool {
+        &self.here.plane.flash.devices.get(device).pool
     }
 
     /// Takes a command of a door other than the target, which chose its token and a source of its own with
@@ -394,8 +449,8 @@ impl<M: Divide> Drive for Shard<M> {
             }
             return self.here.hand_out(now, actions);
         }
-        if let drive::Event::IoDone(done) = event {
-            return self.here.plane.flash.media.intent_done(done, now);
+        if let drive::Event::IoDone(device, done) = event {
+            return self.here.plane.flash.devices.get_mut(device).media.intent_done(done, now);
         }
         if !self.opening.is_over() {
             return self.opening.early.push(event);
@@ -417,7 +472,7 @@ impl<M: Divide> Drive for Shard<M> {
                 attach::blocks_event(&mut self.here, self.opening.failure(), event, now);
                 return self.here.hand_out(now, actions);
             }
-            drive::Event::Told { .. } | drive::Event::IoDone(_) => unreachable!("taken above"),
+            drive::Event::Told { .. } | drive::Event::IoDone(..) => unreachable!("taken above"),
         };
         health::look(&mut self.here, now);
         self.here.plane.nvme.handle(event, now);
@@ -443,7 +498,7 @@ impl<M: Divide> Drive for Shard<M> {
             self.here.plane.round(&mut budget, now);
             let intents = &mut self.here.plane.flash.intents;
             if !intents.is_empty() {
-                actions.extend(intents.drain(..).map(drive::Action::Io));
+                actions.extend(intents.drain(..).map(|(device, intent)| drive::Action::Io(device, intent)));
             }
             leveling::tell_wear(&mut self.here);
             health::look(&mut self.here, now);

@@ -1,6 +1,8 @@
 //! Everything that exists on a shard, with figures.
 
+use crate::away;
 use crate::control::*;
+use crate::devices::OwnDevice;
 use crate::inquiry::{Findings, Inquiry};
 use crate::kept::Kept;
 use crate::latency_report;
@@ -8,6 +10,7 @@ use crate::owners::Owners;
 use crate::panics::FENCED;
 use crate::qos;
 use crate::sanitize;
+use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::{Serves, Size};
@@ -21,9 +24,8 @@ pub(crate) fn find<M: Divide>(here: &Owners<M>, inquiry: Inquiry) -> Findings {
     match inquiry {
         Inquiry::Status => Findings::Status(Box::new(status(here))),
         Inquiry::Latency => {
-            let dies_per_channel = here.plane.flash.media.geometry().dies_per_channel.into();
             let (delays, shard) = (&here.plane.delays, here.placement.index.0);
-            let report = latency_report::report(delays, &here.registry, dies_per_channel, shard);
+            let report = latency_report::report(delays, &here.registry, shard);
             Findings::Latency(Box::new(report))
         }
     }
@@ -31,7 +33,7 @@ pub(crate) fn find<M: Divide>(here: &Owners<M>, inquiry: Inquiry) -> Findings {
 
 /// What lives on this shard, with figures: everything that exists, if there is one shard.
 pub fn status<M: Divide>(here: &Owners<M>) -> Status {
-    let held: Vec<VssdId> = here.plane.flash.pool.vssd_ids().collect();
+    let held: Vec<VssdId> = here.plane.flash.devices.vssd_ids().collect();
     let lives_here = |vssd: &String| {
         let record = &here.registry.state.vssds[vssd];
         let number = record.number;
@@ -42,13 +44,17 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
             }
         }
     };
-    let vssds = here.registry.state.vssds.keys().filter(|name| lives_here(name));
-    let volumes = here.registry.state.volumes.iter().filter(|(_, volume)| lives_here(&volume.vssd));
+    // What is away is told of by the first shard.
+    let is_told = |vssd: &String| {
+        here.registry.away.contains(&here.registry.state.vssds[vssd].number) || lives_here(vssd)
+    };
+    let vssds = here.registry.state.vssds.keys().filter(|name| is_told(name));
+    let volumes = here.registry.state.volumes.iter().filter(|(_, volume)| is_told(&volume.vssd));
     let subsystems = here.registry.state.subsystems.iter();
     let subsystems = subsystems
         .filter(|(_, record)| here.placement.ledger.home_of(&record.tenant) == here.placement.index.0);
     Status {
-        devices: vec![device_status(here)],
+        devices: here.plane.flash.devices.iter().map(|own| device_status(here, own)).collect(),
         tenants: here.registry.state.tenants.values().cloned().collect(),
         vssds: vssds.map(|name| vssd_status(here, name)).collect(),
         volumes: volumes.map(|(name, _)| volume_status(here, name)).collect(),
@@ -62,24 +68,22 @@ fn ledger_shard<M: Divide>(here: &Owners<M>, vssd: u32) -> u16 {
     if here.placement.is_member() { here.placement.index.0 } else { here.placement.ledger.shard_of(vssd) }
 }
 
-fn device_status<M: Divide>(here: &Owners<M>) -> DeviceStatus {
-    let geometry = *here.plane.flash.media.geometry();
+fn device_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> DeviceStatus {
+    let geometry = *own.media.geometry();
     let per_channel = u32::from(geometry.dies_per_channel);
     let erases = |channel: u32| {
-        let dies = if here.plane.flash.media.owns(channel as u16) { per_channel } else { 0 };
-        (channel * per_channel..channel * per_channel + dies)
-            .map(|die| here.plane.flash.pool.die_erases(die))
-            .sum()
+        let dies = if own.media.owns(channel as u16) { per_channel } else { 0 };
+        (channel * per_channel..channel * per_channel + dies).map(|die| own.pool.die_erases(die)).sum()
     };
     let bad = geometry
         .all_dies()
         .flat_map(|die| {
             (0..geometry.erase_blocks_per_die()).map(move |index| die.erase_block(BlockIndex(index)))
         })
-        .filter(|block| here.plane.flash.media.is_factory_bad(*block));
-    let (free_channels, free_dies) = here.plane.flash.pool.free_resources();
+        .filter(|block| own.media.is_factory_bad(*block));
+    let (free_channels, free_dies) = own.pool.free_resources();
     DeviceStatus {
-        name: here.config.device_name.clone(),
+        name: own.config.name.clone(),
         channels: geometry.channels,
         dies_per_channel: geometry.dies_per_channel,
         raw_capacity_bytes: geometry.raw_capacity_bytes(),
@@ -87,19 +91,19 @@ fn device_status<M: Divide>(here: &Owners<M>) -> DeviceStatus {
         free_channels: free_channels as u16,
         free_dies,
         bad_erase_blocks: bad.count() as u64,
-        quarantined: here.plane.flash.pool.quarantined().iter().map(ToString::to_string).collect(),
-        wear: wear_status(here),
+        quarantined: own.pool.quarantined().iter().map(ToString::to_string).collect(),
+        wear: wear_status(here, own),
     }
 }
 
-fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
-    let pool = &here.plane.flash.pool;
-    let geometry = *here.plane.flash.media.geometry();
+fn wear_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> WearStatus {
+    let pool = &own.pool;
+    let geometry = *own.media.geometry();
     let per_channel = u32::from(geometry.dies_per_channel);
     let (settings, migration) = (pool.wear_config(), pool.migration_status());
     let thresholds = here.placement.evenness.thresholds_erases.unwrap_or(pool.wear_thresholds());
     let [channel_threshold_erases, die_threshold_erases] = thresholds;
-    let owns = |die: u32| here.plane.flash.media.owns((die / per_channel) as u16);
+    let owns = |die: u32| own.media.owns((die / per_channel) as u16);
     let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
     let channels = 0..u32::from(geometry.channels);
     let dies_of = |channel: u32| channel * per_channel..(channel + 1) * per_channel;
@@ -144,6 +148,9 @@ fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
 fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     let record = &here.registry.state.vssds[name];
     let id = VssdId(record.number);
+    if here.registry.away.contains(&record.number) {
+        return away_status(record);
+    }
     let kept = here.plane.store_of(record.number).map(|index| here.plane.flash.kept(index));
     assert!(kept.is_some() || record.serves == Serves::Blocks, "the store of an existing vSSD is open");
     let store = kept.and_then(|kept| kept.volumes());
@@ -151,14 +158,15 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     let chunks = kept.and_then(|kept| kept.chunks());
     let statistics = store.map(|store| store.statistics()).unwrap_or_default();
     let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
-    let (units, physical_bytes) = here.plane.flash.pool.size_of(id);
-    let (erase_blocks, free_erase_blocks) = here.plane.flash.pool.erase_blocks_of(id);
+    let pool = &here.plane.flash.devices.of(id).pool;
+    let (units, physical_bytes) = pool.size_of(id);
+    let (erase_blocks, free_erase_blocks) = pool.erase_blocks_of(id);
     let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
     // What applications and zones append is programmed as it is.
-    let appended_ius = if store.is_some() { 0 } else { here.plane.flash.pool.appended_ius(id) };
+    let appended_ius = if store.is_some() { 0 } else { pool.appended_ius(id) };
     VssdStatus {
         spec: record.spec.clone(),
-        placement: here.plane.flash.pool.placement(id),
+        placement: pool.placement(id),
         shard: (here.placement.shards > 1).then_some(here.placement.index.0),
         space: VssdSpace {
             units,
@@ -190,7 +198,7 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
                     + statistics.log.summary_ius
                     + statistics.log.padding_ius,
             ),
-            erases: here.plane.flash.pool.vssd_erases(id),
+            erases: pool.vssd_erases(id),
         },
         health: VssdHealth {
             read_only_reason: store
@@ -200,6 +208,21 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
             lacks_room: store.is_some_and(|store| store.lacks_room()),
             accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
         },
+    }
+}
+
+/// Of a vSSD whose device is not there.
+fn away_status(record: &VssdRecord) -> VssdStatus {
+    VssdStatus {
+        spec: record.spec.clone(),
+        placement: Vec::new(),
+        shard: None,
+        space: VssdSpace {
+            exported_bytes: record.exported_ius * IU_SIZE_BYTES as u64,
+            ..VssdSpace::default()
+        },
+        traffic: VssdTraffic::default(),
+        health: VssdHealth { read_only_reason: Some(away::reason(record)), ..VssdHealth::default() },
     }
 }
 

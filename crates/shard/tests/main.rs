@@ -4,6 +4,7 @@
 mod chunks;
 mod composition;
 mod delays;
+mod drives;
 mod fallen;
 mod herd;
 mod on_a_drive;
@@ -13,6 +14,7 @@ mod reservations;
 mod reserving;
 mod reserving_seeds;
 mod sanitize;
+mod several;
 mod shards;
 mod smart;
 mod zones;

@@ -427,7 +427,7 @@ impl Door for Hosts {
                     _ => {}
                 },
                 Action::Answer { .. } | Action::BeginAnew => unreachable!("left where it was"),
-                Action::Io(_) => unreachable!("the shards'"),
+                Action::Io(..) => unreachable!("the shards'"),
             }
         }
     }

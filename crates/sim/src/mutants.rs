@@ -426,6 +426,8 @@ pub type Elsewhere = (&'static str, &'static str, &'static str);
 /// Planted bugs that tests of single rooms catch, and seeds cannot, or too seldom to count on.
 #[rustfmt::skip]
 pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
+    ("shard: catalogs of several devices go on each from its own state", "crates/shard/tests/several.rs", "a stack of seeds has one device"),
+    ("shard: the oldest catalog counts", "crates/shard/tests/several.rs", "as the one before"),
     ("devices: both copies of a label are written before a flush", "crates/devices/tests/labels.rs", "nothing labels a drive in a seed"),
     ("drives: a flush does nothing", "crates/drives/tests/on_a_model.rs", "no store of seeds lies on a drive yet"),
     ("drives: a flush that comes late joins the one under way", "crates/drives/tests/on_a_model.rs", "as the one before"),

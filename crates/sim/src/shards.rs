@@ -10,7 +10,7 @@ use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
     ShardMessage,
 };
-use diecut_shard::{Seat, Shard, ShardConfig, divide, gather};
+use diecut_shard::{DeviceIndex, Seat, Shard, ShardConfig, divide, gather};
 use diecut_units::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -138,7 +138,7 @@ impl Shards {
     /// Lets a shard work.
     pub fn work(&mut self, shard: u16, now: Time, actions: &mut Vec<Action>) {
         for (_, _, done) in self.io.extract_if(.., |(due, of, _)| *due <= now && *of == shard) {
-            self.shards[usize::from(shard)].handle(Event::IoDone(done), now, actions);
+            self.shards[usize::from(shard)].handle(Event::IoDone(DeviceIndex(0), done), now, actions);
         }
         self.at(shard).work(now, actions);
         self.send(shard, now, actions);
@@ -169,9 +169,9 @@ impl Shards {
     }
 
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
-        let wanted: Vec<Action> = actions.extract_if(.., |action| matches!(action, Action::Io(_))).collect();
+        let wanted: Vec<Action> = actions.extract_if(.., |action| matches!(action, Action::Io(..))).collect();
         for action in wanted {
-            let Action::Io(intent) = action else { unreachable!("asked for") };
+            let Action::Io(_, intent) = action else { unreachable!("asked for") };
             self.begin_io(from, intent, now);
         }
         // What is said after a connection or an application was given away arrives after it.

@@ -64,6 +64,10 @@ pub struct VssdSpec {
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = ReclaimGroups::One))]
     #[serde(default, skip_serializing_if = "is_one")]
     pub reclaim_groups: ReclaimGroups,
+    /// The device that it lies on, by name. Where there are several and nothing is said, the one of which least was given away.
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 /// What was there before there were groups is written as it was.
@@ -110,6 +114,7 @@ impl VssdSpec {
             placement_handles: 0,
             placement_isolation: PlacementIsolation::Initial,
             reclaim_groups: ReclaimGroups::One,
+            device: None,
         }
     }
 
@@ -131,6 +136,7 @@ impl VssdSpec {
             placement_handles,
             placement_isolation,
             reclaim_groups,
+            device,
         } = self;
         vec![
             ("tenant", tenant.clone()),
@@ -146,6 +152,7 @@ impl VssdSpec {
             ("placement_handles", placement_handles.to_string()),
             ("placement_isolation", placement_isolation.name().to_owned()),
             ("reclaim_groups", reclaim_groups.name().to_owned()),
+            ("device", device.clone().unwrap_or_else(|| "any".to_owned())),
         ]
     }
 

@@ -157,6 +157,11 @@ impl Pool {
         Ok(VssdId(self.core.next_vssd - 1))
     }
 
+    /// A number was given to a vSSD of another device: it is not given here.
+    pub fn gave_id(&mut self, id: VssdId) {
+        self.core.next_vssd = self.core.next_vssd.max(id.0 + 1);
+    }
+
     /// Makes a vSSD where it was chosen to lie; its channels are this pool's.
     ///
     /// # Panics

@@ -426,6 +426,12 @@ impl Pool {
         &self.system
     }
 
+    /// Whether a vSSD lies here.
+    #[inline]
+    pub fn holds(&self, id: VssdId) -> bool {
+        self.core.at_of(id).is_some()
+    }
+
     /// vSSDs in order of creation.
     pub fn vssd_ids(&self) -> impl Iterator<Item = VssdId> + '_ {
         self.core.vssds.ids()

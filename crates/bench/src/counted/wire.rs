@@ -108,7 +108,7 @@ impl<D: Drive> Wire<D> {
                 Action::HandOver { .. } | Action::Tell { .. } => panic!("there is one shard"),
                 Action::Notice(_) => {}
                 Action::BeginAnew => panic!("no shard fails"),
-                Action::Io(_) => panic!("the device is in memory"),
+                Action::Io(..) => panic!("the device is in memory"),
                 Action::Blocks(_) => panic!("no application is attached"),
             }
         }

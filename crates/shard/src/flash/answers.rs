@@ -125,7 +125,10 @@ impl Whose<'_> {
 pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
     let mut batch = std::mem::take(&mut flash.space_completions);
     for (vssd, completion) in batch.drain(..) {
-        let slow = DieTimesView::of(&mut flash.pool).take_slow(vssd, completion.token);
+        let slow = flash.devices.find(vssd).and_then(|device| {
+            let own = flash.devices.get_mut(device);
+            DieTimesView::of(&mut own.pool).take_slow(vssd, completion.token)
+        });
         let Some(index) = flash.store_of(vssd) else {
             flash.block_completions.push((vssd, completion));
             continue;
@@ -136,7 +139,7 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
         match &mut slot.held {
             None => {
                 flash.at_work.now_for = For::Vssd(vssd);
-                let mut space = flash.pool.space(vssd, &mut flash.media, now);
+                let mut space = flash.devices.get_mut(slot.device).space(vssd, now);
                 slot.store.complete(completion, &mut space, &mut flash.answers.of_all());
             }
             Some(unseen) => unseen.push(completion),
@@ -155,5 +158,5 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
     }
     flash.space_completions = batch;
     flash.at_work.now_for = For::All;
-    DieTimesView::of(&mut flash.pool).forget_slow();
+    flash.devices.iter_mut().for_each(|own| DieTimesView::of(&mut own.pool).forget_slow());
 }

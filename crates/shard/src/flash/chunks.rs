@@ -26,7 +26,7 @@ impl<'a, M: Media> ChunksView<'a, M> {
         let flash = &mut *self.0;
         flash.make_room_for(vssd);
         flash.at_work.now_for = For::Vssd(vssd);
-        let mut space = flash.pool.space(vssd, &mut flash.media, now);
+        let mut space = flash.devices.of_mut(vssd).space(vssd, now);
         let store = Box::new(ChunkStore::open(definition, &mut space));
         flash.at_work.now_for = For::All;
         flash.seat(vssd, Kept::Chunks { store, is_quiescing: false })
@@ -35,7 +35,7 @@ impl<'a, M: Media> ChunksView<'a, M> {
     /// What room a vSSD has for chunks.
     pub fn room(&mut self, vssd: VssdId, now: Time) -> ChunkRoom {
         let flash = &mut *self.0;
-        ChunkRoom::of(&flash.pool.space(vssd, &mut flash.media, now))
+        ChunkRoom::of(&flash.devices.of_mut(vssd).space(vssd, now))
     }
 
     /// Gives commands to chunks, in order. [`Flash::run`] follows.
@@ -45,7 +45,7 @@ impl<'a, M: Media> ChunksView<'a, M> {
             let slot = slot_of(&mut flash.stores, index);
             slot.mark_busy(index, &mut flash.busy);
             flash.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = flash.pool.space(slot.vssd, &mut flash.media, now);
+            let mut space = flash.devices.get_mut(slot.device).space(slot.vssd, now);
             slot.store.chunks_mut().submit(command, &mut space, &mut flash.answers.chunks);
         }
         flash.at_work.now_for = For::All;

@@ -12,8 +12,9 @@ use diecut_vssd::VssdId;
 impl<M: Media> Flash<M> {
     /// What the store of a vSSD has, as it was asked for.
     pub fn placement_of(&self, vssd: VssdId, spec: &VssdSpec) -> Placement {
-        let units = self.pool.size_of(vssd).0 as u16;
-        reclaim::placement_of(spec, units, self.media.geometry())
+        let own = self.devices.of(vssd);
+        let units = own.pool.size_of(vssd).0 as u16;
+        reclaim::placement_of(spec, units, own.media.geometry())
     }
 
     /// Whether the store of a vSSD that is yet to be made can have these handles, and bytes of protected memory with which none of them would
@@ -28,7 +29,7 @@ impl<M: Media> Flash<M> {
         placement: Placement,
         now: Time,
     ) -> Result<Option<usize>, PlacementError> {
-        let space = self.pool.space(vssd, &mut self.media, now);
+        let space = self.devices.of_mut(vssd).space(vssd, now);
         placement.check(&space, staging_size_bytes)?;
         Ok(placement.wants_staging_bytes(&space, staging_size_bytes))
     }
@@ -39,9 +40,10 @@ impl<M: Media> Flash<M> {
     /// If no store of volumes is open there.
     pub fn endurance_of(&mut self, index: StoreIndex, now: Time) -> (EnduranceFigures, u64) {
         let slot = slot_of(&mut self.stores, index);
-        let space = self.pool.space(slot.vssd, &mut self.media, now);
+        let own = self.devices.get_mut(slot.device);
+        let space = own.space(slot.vssd, now);
         let figures = slot.store.expect_volumes().endurance(&space);
-        let shape = self.pool.shape();
+        let shape = own.pool.shape();
         (figures, u64::from(shape.pages) * u64::from(shape.page_size_bytes))
     }
 
@@ -61,7 +63,8 @@ impl<M: Media> Flash<M> {
             return (Vec::new(), 0);
         }
         slot.mark_busy(index, &mut self.busy);
-        let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+        let own = self.devices.get_mut(slot.device);
+        let mut space = own.space(slot.vssd, now);
         let store = slot.store.volumes_mut();
         let (mut partly_written, mut unused_ius) = (Vec::new(), 0);
         for target in targets {
@@ -72,7 +75,7 @@ impl<M: Media> Flash<M> {
                 unused_ius += update.remaining_ius;
             }
         }
-        self.pool.charge_unused(slot.vssd, unused_ius * IU_SIZE_BYTES as u64, now);
+        own.pool.charge_unused(slot.vssd, unused_ius * IU_SIZE_BYTES as u64, now);
         (partly_written, unused_ius)
     }
 }

@@ -32,7 +32,7 @@ impl<'a, M: Media> ZonesView<'a, M> {
         let flash = &mut *self.0;
         flash.make_room_for(vssd);
         flash.at_work.now_for = For::Vssd(vssd);
-        let mut space = flash.pool.space(vssd, &mut flash.media, now);
+        let mut space = flash.devices.of_mut(vssd).space(vssd, now);
         let store = Box::new(ZoneStore::open(sets, &mut space, staging));
         flash.at_work.now_for = For::All;
         flash.seat(vssd, Kept::Zones { store, is_quiescing: false })
@@ -41,7 +41,7 @@ impl<'a, M: Media> ZonesView<'a, M> {
     /// What room a vSSD has for zones.
     pub fn room(&mut self, vssd: VssdId, staging_size_bytes: Option<usize>, now: Time) -> ZoneRoom {
         let flash = &mut *self.0;
-        ZoneRoom::of(&flash.pool.space(vssd, &mut flash.media, now), staging_size_bytes)
+        ZoneRoom::of(&flash.devices.of_mut(vssd).space(vssd, now), staging_size_bytes)
     }
 
     /// Gives commands to zones, in order. [`Flash::run`] follows.
@@ -51,7 +51,7 @@ impl<'a, M: Media> ZonesView<'a, M> {
             let slot = slot_of(&mut flash.stores, index);
             slot.mark_busy(index, &mut flash.busy);
             flash.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = flash.pool.space(slot.vssd, &mut flash.media, now);
+            let mut space = flash.devices.get_mut(slot.device).space(slot.vssd, now);
             slot.store.zones_mut().submit(command, &mut space, &mut flash.answers.zones);
         }
         flash.at_work.now_for = For::All;

@@ -5,20 +5,23 @@ use crate::claims::merged;
 use crate::control::{ControlError, ControlErrorKind};
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
-use crate::reach::Reach;
+use crate::reach::Reaches;
 use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_units::{Time, mutant};
 
 /// Waits until the pool's block states are durable.
 pub(crate) fn sync_pool<M: Divide>(here: &mut Owners<M>, now: Time) -> Progress {
-    let flash = &mut here.plane.flash;
-    if flash.pool.is_state_log_lost() {
-        let message = "the journal of block states takes no writes: its erase blocks failed".to_owned();
-        return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
+    let mut all_durable = true;
+    for own in here.plane.flash.devices.iter_mut() {
+        if own.pool.is_state_log_lost() {
+            let message = "the journal of block states takes no writes: its erase blocks failed".to_owned();
+            return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
+        }
+        own.pool.make_durable(&mut own.media, now);
+        all_durable &= own.pool.is_durable();
     }
-    flash.pool.make_durable(&mut flash.media, now);
-    if flash.pool.is_durable() { Progress::Done } else { Progress::Waits }
+    if all_durable { Progress::Done } else { Progress::Waits }
 }
 
 /// Writes what the job changes to the catalog and waits until it is durable.
@@ -40,13 +43,14 @@ pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time)
         if changes.is_empty() {
             return Progress::Done;
         }
-        let mut reach = Reach {
-            own: &mut here.plane.flash.media,
-            owners: &here.placement.ledger.owners,
-            outgoing: &mut here.placement.outgoing,
-            elsewhere: &mut here.placement.attendance.media,
+        let Owners { plane, placement, registry, .. } = &mut *here;
+        let mut reaches = Reaches {
+            devices: &mut plane.flash.devices,
+            owners: &placement.ledger.owners,
+            outgoing: &mut placement.outgoing,
+            elsewhere: &mut placement.attendance.media,
         };
-        let number = match here.registry.catalog.put(changes, &mut reach, now) {
+        let number = match registry.catalog.put(&changes, &mut reaches, now) {
             Ok(number) => number,
             Err(error) => return Progress::Refused(refusal(&error)),
         };

@@ -21,6 +21,7 @@ use diecut_namespace::StoreIndex;
 use diecut_units::{IU_SIZE_BYTES, Time, mark};
 use diecut_volume::Recovery;
 use diecut_volume::contract::VolumeIndex;
+use diecut_vssd::VssdId;
 
 /// Ranges that a report lists.
 const RANGES_MAX: usize = 256;
@@ -59,7 +60,15 @@ pub(crate) fn repair<M: Divide>(
                 return Progress::Waits;
             }
             // What an erase block held whose owner nobody knows is not proven to be unneeded.
-            let is_account_whole = here.plane.flash.pool.quarantined().iter().all(|one| one.holder.is_some());
+            let is_account_whole = here
+                .plane
+                .flash
+                .devices
+                .of(VssdId(record.number))
+                .pool
+                .quarantined()
+                .iter()
+                .all(|one| one.holder.is_some());
             let recovery = match (accepts_loss, is_account_whole) {
                 (true, _) => Recovery::Accept,
                 (false, true) => Recovery::Mend,
@@ -105,7 +114,7 @@ fn reopen_store<M: Divide>(
     let config = stores::store_config(here, record, recovery);
     let commands = here.plane.flash.end_store(index);
     // The store's part of protected memory is free only now.
-    let staging = here.registry.staging.region(record);
+    let staging = here.plane.flash.devices.of(VssdId(record.number)).staging.region(record);
     here.plane.flash.begin_store(index, record.number, config, staging, commands, now);
 }
 

@@ -14,6 +14,7 @@ use diecut_namespace::contract::NamespaceId;
 use diecut_nvme::log_page::AnaState;
 use diecut_nvmf::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::Time;
+use diecut_vssd::VssdId;
 
 /// Tells the target what a subsystem looks like now.
 pub(crate) fn apply<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> Progress {
@@ -43,18 +44,23 @@ pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: T
 /// What a subsystem looks like here.
 pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<SubsystemConfig> {
     let record = here.registry.state.subsystems.get(nqn)?;
-    let content = here.plane.flash.media.capabilities().content_mode;
     let home = match here.placement.ledger.home_of(&record.tenant) {
         home if home == here.placement.index.0 => Home::Here,
         home => Home::Elsewhere(home),
     };
-    let shown = record.namespaces.iter().filter(|_| home == Home::Here);
+    let is_away = |volume: &String| {
+        let vssd = &here.registry.state.volumes[volume].vssd;
+        here.registry.away.contains(&here.registry.state.vssds[vssd].number)
+    };
+    let shown = record.namespaces.iter().filter(|shown| home == Home::Here && !is_away(&shown.volume));
     let namespaces = shown.map(|shown| {
         let volume = &here.registry.state.volumes[&shown.volume];
         let namespace = NamespaceId(volume.namespace);
         let properties =
             here.plane.namespaces.properties(namespace).expect("I-S6: the namespace of a subsystem is open");
         let [uuid, nguid] = volume.identities();
+        let vssd = VssdId(here.registry.state.vssds[&volume.vssd].number);
+        let content = here.plane.flash.devices.of(vssd).media.capabilities().content_mode;
         (shown.nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
     });
     Some(SubsystemConfig {

@@ -155,7 +155,8 @@ pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progres
 /// Opens the namespace of a volume whose store is open.
 pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord, vssd: u32) {
     let store = here.plane.store_of(vssd).expect("I-S6: a volume's store is open");
-    let capabilities = *here.plane.flash.media.capabilities();
+    let own = here.plane.flash.devices.of(VssdId(vssd));
+    let (capabilities, is_cached) = (*own.media.capabilities(), own.config.volatile_cache);
     let kept_zones = here.plane.flash.kept(store).zones().is_some();
     let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| kept_zones);
     let room = record.and_then(|record| record.zone_room.as_ref()).map(zones::room_of);
@@ -169,7 +170,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         reclaim::properties_of(volume, record, store.placement().groups, store.reclaim_unit_ius())
     });
     let kept_chunks = here.plane.flash.kept(store).chunks().and_then(|chunks| chunks.definition().copied());
-    let chunks = kept_chunks.map(|definition| chunks::properties_of(here, &definition));
+    let chunks = kept_chunks.map(|definition| chunks::properties_of(&capabilities, &definition));
     let definition = NamespaceDefinition {
         size_lbas: match (&zones, &chunks) {
             (Some((count, zones)), _) => u64::from(*count) << zones.size_lbas_log2,
@@ -179,7 +180,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         transfer_max_lbas: here.config.target.queue.transfer_bytes_max / IU_SIZE_BYTES as u32,
         content_mode: capabilities.content_mode,
         // What zones and chunks answer is durable, whatever volumes do.
-        volatile_cache: here.config.volatile_cache && zones.is_none() && chunks.is_none(),
+        volatile_cache: is_cached && zones.is_none() && chunks.is_none(),
         preferred_write_lbas: match (&zones, &chunks) {
             (Some((_, zones)), _) => zones.write_lbas_min,
             (_, Some(chunks)) => chunks.shape.unit_ius,

@@ -1,6 +1,7 @@
 //! vSSDs: how they are made on channels of this shard, and given back.
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::devices::DeviceIndex;
 use crate::flash::{ChunksView, ZonesView};
 use crate::job::Progress;
 use crate::notice::Notice;
@@ -20,27 +21,27 @@ use diecut_zoned::ZoneSetDefinition;
 pub(crate) fn make_vssd<M: Divide>(
     here: &mut Owners<M>,
     name: &str,
-    id: VssdId,
+    (device, id): (DeviceIndex, VssdId),
     isolation: Isolation,
     places: &Places,
     record: VssdRecord,
     now: Time,
 ) -> Result<VssdRecord, ControlError> {
-    let pool = &mut here.plane.flash.pool;
-    pool.admit(id, isolation, places);
-    pool.set_share(id, share_of(&record), now);
-    if !here.plane.flash.media.geometry().has_oob()
+    let own = here.plane.flash.devices.get_mut(device);
+    own.pool.admit(id, isolation, places);
+    own.pool.set_share(id, share_of(&record), now);
+    if !own.media.geometry().has_oob()
         && let Some(served) = needs_oob(record.serves)
     {
-        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        take_back(here, id);
         let message = format!(
             "vSSD \"{name}\": {served} cannot lie on this device yet, which keeps nothing beside its pages; a vSSD there can serve volumes"
         );
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
     if record.serves == Serves::Blocks {
-        if !Session::can_serve(here.plane.flash.pool.shape()) {
-            here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        if !Session::can_serve(own.pool.shape()) {
+            take_back(here, id);
             let message = format!(
                 "vSSD \"{name}\": the device keeps no content, so it cannot serve erase blocks; use one with memory or a file"
             );
@@ -50,7 +51,7 @@ pub(crate) fn make_vssd<M: Divide>(
         here.seat_blocks(&record);
         return Ok(record);
     }
-    let staging_size_bytes = here.registry.staging.size_bytes(&record);
+    let staging_size_bytes = here.plane.flash.devices.of(id).staging.size_bytes(&record);
     if record.serves == Serves::Zones {
         return make_room_for_zones(here, name, id, record, now);
     }
@@ -63,7 +64,7 @@ pub(crate) fn make_vssd<M: Divide>(
     let wanted_bytes = match placed {
         Ok(wanted_bytes) => wanted_bytes,
         Err(error) => {
-            here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+            take_back(here, id);
             let message = match (placement.handles, placement.groups) {
                 // Every store has one; nobody asked for it.
                 (1, 1) => too_small(name),
@@ -76,11 +77,11 @@ pub(crate) fn make_vssd<M: Divide>(
     let exported_ius =
         here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, placement, now);
     if exported_ius == 0 {
-        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        take_back(here, id);
         return Err(ControlError { kind: ControlErrorKind::Invalid, message: too_small(name) });
     }
     let record = VssdRecord { number: id.0, exported_ius, ..record };
-    if let Some(mut region) = here.registry.staging.region(&record) {
+    if let Some(mut region) = here.plane.flash.devices.of(id).staging.region(&record) {
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);
     }
@@ -100,7 +101,7 @@ fn make_room_for_zones<M: Divide>(
     record: VssdRecord,
     now: Time,
 ) -> Result<VssdRecord, ControlError> {
-    let staging_size_bytes = here.registry.staging.size_bytes(&record);
+    let staging_size_bytes = here.plane.flash.devices.of(id).staging.size_bytes(&record);
     let room = ZonesView::of(&mut here.plane.flash).room(id, staging_size_bytes, now);
     let least = ZoneSetDefinition {
         id: 0,
@@ -112,13 +113,13 @@ fn make_room_for_zones<M: Divide>(
         extension_size_bytes: 0,
     };
     if let Err(error) = room.check(&least, &[]) {
-        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        take_back(here, id);
         let message = format!("vSSD \"{name}\" cannot hold a single zone: {error}");
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
     let zone_room = Some(zones::record_of(&room));
     let record = VssdRecord { number: id.0, exported_ius: room.ius(), zone_room, ..record };
-    if let Some(mut region) = here.registry.staging.region(&record) {
+    if let Some(mut region) = here.plane.flash.devices.of(id).staging.region(&record) {
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);
     }
@@ -136,7 +137,7 @@ fn make_room_for_chunks<M: Divide>(
 ) -> Result<VssdRecord, ControlError> {
     let room = ChunksView::of(&mut here.plane.flash).room(id, now);
     if room.blocks == 0 {
-        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        take_back(here, id);
         let message = format!("vSSD \"{name}\" cannot hold a single chunk: ask for more capacity");
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
@@ -155,10 +156,17 @@ pub(crate) fn dealloc<M: Divide>(here: &mut Owners<M>, id: VssdId) -> Progress {
         return Progress::Waits;
     }
     here.plane.admission.close_blocks(id);
-    match here.plane.flash.pool.dealloc_vssd(id) {
+    let Some(device) = here.plane.flash.devices.find(id) else { return Progress::Done };
+    match here.plane.flash.devices.get_mut(device).pool.dealloc_vssd(id) {
         Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
         Err(DeallocError::Busy { .. }) => Progress::Waits,
     }
+}
+
+/// Gives the erase blocks of a vSSD back that cannot be made after all.
+fn take_back<M: Divide>(here: &mut Owners<M>, id: VssdId) {
+    let pool = &mut here.plane.flash.devices.of_mut(id).pool;
+    pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
 }
 
 /// What a vSSD serves, if that says nothing of itself and cannot be without OOB areas.

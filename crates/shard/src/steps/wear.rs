@@ -3,7 +3,7 @@
 use crate::job::Progress;
 use crate::owners::Owners;
 use diecut_media::Divide;
-use diecut_spec::Size;
+use diecut_spec::{Size, WearSettings};
 use diecut_vssd::{SwapRule, WearConfig};
 
 /// The step that changes settings.
@@ -12,10 +12,18 @@ pub(crate) fn apply<M: Divide>(here: &mut Owners<M>) -> Progress {
     Progress::Done
 }
 
-/// Gives the pool the settings of even wear: what administrators said, and what the server was started with for the rest.
+/// Gives the pools the settings of even wear: what administrators said, and what the server was started with for the rest.
 pub(crate) fn apply_wear<M: Divide>(here: &mut Owners<M>) {
     let said = here.registry.state.pool.wear;
-    let own = here.config.pool.wear;
+    here.placement.evenness.thresholds_erases = None;
+    for own in here.plane.flash.devices.iter_mut() {
+        own.pool.set_wear(in_force(&said, own.config.pool.wear));
+        own.pool.pause_migration(said.paused.unwrap_or(false));
+    }
+}
+
+/// What was said over what the device has otherwise.
+fn in_force(said: &WearSettings, own: WearConfig) -> WearConfig {
     // Who said a threshold means that one, unless it is said too that it shall follow the age.
     let is_fixed = [said.channel_threshold_erases, said.die_threshold_erases]
         .into_iter()
@@ -26,7 +34,7 @@ pub(crate) fn apply_wear<M: Divide>(here: &mut Owners<M>) {
         Some(false) => SwapRule::Quiet,
         None => own.rule,
     };
-    let wear = WearConfig {
+    WearConfig {
         rate_bytes_per_second: said.rate.map_or(own.rate_bytes_per_second, Size::bytes),
         channel_threshold_erases: said.channel_threshold_erases.unwrap_or(own.channel_threshold_erases),
         die_threshold_erases: said.die_threshold_erases.unwrap_or(own.die_threshold_erases),
@@ -35,8 +43,5 @@ pub(crate) fn apply_wear<M: Divide>(here: &mut Owners<M>) {
         delta_permille: said.delta_permille.unwrap_or(own.delta_permille),
         rule,
         ..own
-    };
-    here.placement.evenness.thresholds_erases = None;
-    here.plane.flash.pool.set_wear(wear);
-    here.plane.flash.pool.pause_migration(said.paused.unwrap_or(false));
+    }
 }

@@ -172,7 +172,7 @@ impl Herd {
                 Action::Tell { to, message } => self.carry(at, to.0.into(), Carried::Told(at, message)),
                 Action::Notice(_) => {}
                 Action::BeginAnew => unreachable!("no shard fails"),
-                Action::Io(_) => unreachable!("the device is in memory"),
+                Action::Io(..) => unreachable!("the device is in memory"),
                 Action::Answer { token, response } => {
                     assert!(self.answers.insert(token.0, *response).is_none(), "answered once");
                 }

@@ -388,6 +388,11 @@ impl DieTimesView<'_> {
         self.delays.after = after;
     }
 
+    /// Dies of a channel.
+    pub fn dies_per_channel(&self) -> u32 {
+        self.dies_per_channel
+    }
+
     /// Whether an operation is noted.
     #[inline]
     pub fn has_slow(&self) -> bool {

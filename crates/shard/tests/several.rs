@@ -1,0 +1,244 @@
+//! Goal: a server on several drives serves what lies on those that are there, and finds everything again when all are. Method: lives on three
+//! drives, each ended by a cut at some event; the drives change their order, one of them is away for a life, and catalogs that missed changes are
+//! there again.
+
+use crate::drives::{Known, Labelled, SIZE_BYTES, World, find, requests, work};
+use diecut_shard::DeviceIndex;
+use diecut_shard::control::*;
+use diecut_spec::{Isolation, TenantSpec, VssdSpec};
+use diecut_testing::Random;
+use diecut_testing::depth::depth;
+use diecut_testing::planted::is_noticed;
+use std::collections::BTreeSet;
+
+const DRIVES: u8 = 3;
+
+fn forever() -> u64 {
+    u64::MAX
+}
+
+fn done(answer: Option<ControlResponse>) {
+    assert!(matches!(answer, Some(ControlResponse::Done | ControlResponse::Unchanged)), "{answer:?}");
+}
+
+fn refusal(answer: Option<ControlResponse>) -> String {
+    let Some(ControlResponse::Refused(error)) = answer else { panic!("{answer:?}") };
+    error.message
+}
+
+/// Three drives with a pool, each of another size.
+fn made(seed: u64) -> Vec<Labelled> {
+    let size_bytes = |device: u8| SIZE_BYTES + (u64::from(device) << 24);
+    let drives =
+        (1..=DRIVES).map(|device| Labelled::new(device, size_bytes(device), seed + u64::from(device)));
+    let mut world = World::new(drives.collect(), 0, true);
+    assert!(world.open(&mut forever()), "{:?}", world.shard.failure());
+    world.end(true)
+}
+
+/// What hosts and administrators know.
+struct All {
+    /// By drive.
+    volumes: Vec<Known>,
+    tenants: BTreeSet<String>,
+}
+
+/// A tenant with a volume on each drive, by name.
+fn settled(seed: u64) -> (Vec<Labelled>, All) {
+    let mut world = World::new(made(seed), 0, false);
+    assert!(world.open(&mut forever()), "{:?}", world.shard.failure());
+    let mut all = All { volumes: Vec::new(), tenants: BTreeSet::new() };
+    for device in 1..=DRIVES {
+        let name = format!("tenant{device}");
+        for request in requests(&name, Some(format!("drive-{device:x}"))) {
+            done(world.ask(request, &mut forever()));
+        }
+        all.volumes.push(Known::new(device.into()));
+        all.tenants.insert(name);
+    }
+    for (at, drive) in world.drives.iter().enumerate() {
+        assert_eq!(world.shard.pool_of(DeviceIndex(at as u16)).vssd_ids().count(), 1, "{}", drive.name());
+    }
+    (world.end(true), all)
+}
+
+fn shuffle(drives: &mut [Labelled], random: &mut Random) {
+    for at in (1..drives.len()).rev() {
+        drives.swap(at, random.below(at as u64 + 1) as usize);
+    }
+}
+
+fn lives(seed: u64) {
+    let mut random = Random::of(seed);
+    let (mut drives, mut all) = settled(seed);
+    let (mut away, mut asked) = (None::<Labelled>, None::<String>);
+    for life in 0..8u64 {
+        let place = format!("seed {seed}, life {life}");
+        shuffle(&mut drives, &mut random);
+        match away.take() {
+            Some(back) => drives.push(back),
+            None if random.below(3) == 0 => away = drives.pop(),
+            None => {}
+        }
+        let mut world = World::new(drives, u16::from(away.is_some()), false);
+        assert!(world.open(&mut forever()), "{place}: {:?}", world.shard.failure());
+        let found: BTreeSet<String> = world.shard.state().tenants.keys().cloned().collect();
+        let mut with = all.tenants.clone();
+        with.extend(asked.take());
+        assert!(found == all.tenants || found == with, "{place}: {found:?}, {:?} or {with:?}", all.tenants);
+        all.tenants = found;
+        for known in &mut all.volumes {
+            if away.as_ref().is_none_or(|away| u32::from(away.device) != known.namespace) {
+                find(&mut world, known, &place);
+            }
+        }
+        let mut events = 200 + random.below(2000);
+        while events > 0 {
+            let name = format!("life-{life}-{}", world.tokens);
+            match world.ask(ControlRequest::CreateTenant(TenantSpec::new(&name)), &mut events) {
+                Some(answer) => {
+                    done(Some(answer));
+                    all.tenants.insert(name);
+                }
+                None => asked = Some(name),
+            }
+            let known = &mut all.volumes[random.below(DRIVES.into()) as usize];
+            if away.as_ref().is_none_or(|away| u32::from(away.device) != known.namespace) {
+                let mut part = events.min(random.below(300));
+                events -= part;
+                work(&mut world, known, &mut random, &mut part);
+            }
+        }
+        drives = world.end(random.below(4) > 0);
+    }
+}
+
+fn all_lives() {
+    (0..depth(6, 400)).for_each(lives);
+}
+
+#[test]
+fn what_lies_on_several_drives_is_found_again() {
+    all_lives();
+}
+
+#[test]
+fn planted_bugs_of_several_drives_are_noticed() {
+    is_noticed("shard: catalogs of several devices go on each from its own state", all_lives);
+    is_noticed("shard: the oldest catalog counts", all_lives);
+    is_noticed("vssd: a flush is answered at once", all_lives);
+}
+
+/// Goal: a vSSD lies on the drive that an administrator names, or on the one of which least was given away; its record says which, and numbers are
+/// given once.
+#[test]
+fn a_vssd_lies_where_it_is_wanted_or_where_there_is_room() {
+    let mut world = World::new(made(7), 0, false);
+    assert!(world.open(&mut forever()));
+    done(world.ask(ControlRequest::CreateTenant(TenantSpec::new("acme")), &mut forever()));
+    let spec = |name: &str, device: Option<&str>| {
+        let usual = VssdSpec::new(name, "acme", Isolation::Channel, 280);
+        ControlRequest::CreateVssd(VssdSpec { device: device.map(str::to_owned), ..usual })
+    };
+    let error = refusal(world.ask(spec("x", Some("drive-9")), &mut forever()));
+    assert!(
+        error.contains("there is no device \"drive-9\"; there is \"drive-1\", \"drive-2\", \"drive-3\""),
+        "{error}"
+    );
+    done(world.ask(spec("wanted", Some("drive-2")), &mut forever()));
+    for name in ["a", "b", "c", "d", "e"] {
+        done(world.ask(spec(name, None), &mut forever()));
+    }
+    let vssds = &world.shard.state().vssds;
+    assert_eq!(vssds["wanted"].device.as_deref(), Some("drive-2"));
+    for device in 0..DRIVES {
+        let ids: Vec<u32> =
+            world.shard.pool_of(DeviceIndex(device.into())).vssd_ids().map(|id| id.0).collect();
+        assert_eq!(ids.len(), 2, "they are spread");
+        let name = format!("drive-{:x}", device + 1);
+        let said = vssds.values().filter(|vssd| vssd.device.as_deref() == Some(&name));
+        assert_eq!(said.map(|vssd| vssd.number).collect::<BTreeSet<_>>(), ids.into_iter().collect());
+    }
+    // A drive that is full is full, whatever the others have.
+    for name in ["f", "g"] {
+        done(world.ask(spec(name, Some("drive-1")), &mut forever()));
+    }
+    let error = refusal(world.ask(spec("h", Some("drive-1")), &mut forever()));
+    assert!(error.contains("vSSD \"h\""), "{error}");
+    done(world.ask(spec("h", None), &mut forever()));
+}
+
+/// Goal: without one of its drives a server serves the rest, says what is away, and refuses by name what would change it.
+#[test]
+fn what_is_away_is_named_and_stays_as_it_is() {
+    let (mut drives, mut all) = settled(11);
+    let mut world = World::new(drives, 0, false);
+    assert!(world.open(&mut forever()));
+    let mut random = Random::of(11);
+    for known in &mut all.volumes {
+        work(&mut world, known, &mut random, &mut 500);
+    }
+    drives = world.end(false);
+    let away = drives.remove(1);
+    let mut world = World::new(drives, 1, false);
+    assert!(world.open(&mut forever()), "{:?}", world.shard.failure());
+    for at in [0, 2] {
+        find(&mut world, &mut all.volumes[at], "one is away");
+    }
+    let status = world.shard.status();
+    let vssd = status.vssds.iter().find(|vssd| vssd.spec.name == "tenant2-vssd").unwrap();
+    assert_eq!(vssd.health.read_only_reason.as_deref(), Some("its device \"drive-2\" is not there"));
+    assert_eq!((status.vssds.len(), status.volumes.len(), status.devices.len()), (3, 3, 2));
+    for request in [
+        ControlRequest::DeleteVssd("tenant2-vssd".to_owned()),
+        ControlRequest::RepairVssd { vssd: "tenant2-vssd".to_owned(), accepts_loss: true },
+        ControlRequest::DeleteVolume("tenant2-data".to_owned()),
+    ] {
+        let error = refusal(world.ask(request, &mut forever()));
+        assert!(error.contains("\"drive-2\" is not there"), "{error}");
+    }
+    // It is neither made again elsewhere, nor is its number given.
+    let again = requests("tenant2", Some("drive-2".to_owned()));
+    for request in again {
+        let is_subsystem = matches!(request, ControlRequest::CreateSubsystem(_));
+        let is_volume = matches!(request, ControlRequest::CreateVolume(_));
+        let answer = world.ask(request, &mut forever());
+        if is_subsystem || is_volume {
+            assert!(refusal(answer).contains("is not there"));
+        } else {
+            done(answer);
+        }
+    }
+    let other = VssdSpec::new("other", "tenant1", Isolation::Channel, 280);
+    done(world.ask(ControlRequest::CreateVssd(other), &mut forever()));
+    let numbers: BTreeSet<u32> = world.shard.state().vssds.values().map(|vssd| vssd.number).collect();
+    assert_eq!(numbers.len(), 4);
+    work(&mut world, &mut all.volumes[0], &mut random, &mut 500);
+    drives = world.end(true);
+    drives.insert(0, away);
+    let mut world = World::new(drives, 0, false);
+    assert!(world.open(&mut forever()), "{:?}", world.shard.failure());
+    for known in &mut all.volumes {
+        find(&mut world, known, "all are there again");
+    }
+    assert_eq!(world.shard.state().vssds.len(), 4);
+    done(
+        world.ask(
+            ControlRequest::DeleteSubsystem("nqn.2026-11.org.diecut:tenant2".to_owned()),
+            &mut forever(),
+        ),
+    );
+    done(world.ask(ControlRequest::DeleteVolume("tenant2-data".to_owned()), &mut forever()));
+    done(world.ask(ControlRequest::DeleteVssd("tenant2-vssd".to_owned()), &mut forever()));
+}
+
+/// Goal: a drive of a pool that was not formatted for it, or whose catalog is gone, is not taken for one that missed changes.
+#[test]
+fn a_pool_needs_enough_of_its_drives() {
+    let (mut drives, _) = settled(12);
+    // Two of three are away: others may have gone on.
+    drives.truncate(1);
+    let mut world = World::new(drives, 2, false);
+    let is_open = world.open(&mut forever());
+    assert!(!is_open && world.shard.failure().is_some(), "one of three is too few");
+}
