@@ -1,7 +1,9 @@
 //! The TOML file that declares a whole set-up: the server, its device, and what shall exist on it. Applying
 //! it again changes nothing.
 
-pub use crate::setup_device::{Backing, Device, Devices, DriveDevice, DriveKind, Durability, EmulatedDevice};
+pub use crate::setup_device::{
+    Backing, Device, DeviceChoice, Devices, DriveDevice, DriveKind, Durability, EmulatedDevice,
+};
 pub use crate::setup_error::SetupError;
 use diecut_spec::{Amount, QosSetSpec, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -348,8 +350,8 @@ mod test {
         let Server { data, socket, blocks_socket, .. } = setup.server.clone();
         assert_eq!(data, Path::new("/etc/diecut/diecut-data"));
         assert_eq!((socket, blocks_socket), (Some("/run/c".into()), Some("/etc/diecut/b".into())));
-        let profile = |setup: &Setup| match setup.devices.only() {
-            Ok(Device::Emulated(device)) => device.profile.clone(),
+        let profile = |setup: &Setup| match setup.devices.choice() {
+            Ok(DeviceChoice::Emulated(device)) => device.profile.clone(),
             other => panic!("{other:?}"),
         };
         assert_eq!(profile(&setup), "/etc/diecut/p.toml");

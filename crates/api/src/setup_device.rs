@@ -237,6 +237,15 @@ impl From<Device> for Table {
     }
 }
 
+/// What a server serves.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeviceChoice<'a> {
+    /// Emulated NAND.
+    Emulated(&'a EmulatedDevice),
+    /// Drives that are one pool.
+    Drives(Vec<&'a DriveDevice>),
+}
+
 /// The devices of a set-up: `[device]` for one, or `[[device]]` for each. Where nothing is said it is one emulated device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -282,22 +291,28 @@ impl Devices {
         self.0.iter()
     }
 
-    /// The only one.
+    /// What a server is to serve: one emulated device, or drives.
     ///
     /// # Errors
-    /// If there are none, or several, which a server cannot serve yet. The message says what to do.
-    pub fn only(&self) -> Result<&Device, String> {
-        match &self.0[..] {
-            [only] => Ok(only),
-            [] => {
-                Err("the list of devices is empty: name one, or leave it out for an emulated one".to_owned())
-            }
-            several => Err(format!(
-                "the set-up names {} devices, and a server serves one: start a server for each, with a data folder and an address of its \
-                 own, or have one array or logical volume made of them",
-                several.len()
-            )),
+    /// If there are none, or an emulated one beside others. The message says what to do.
+    pub fn choice(&self) -> Result<DeviceChoice<'_>, String> {
+        if self.0.is_empty() {
+            return Err(
+                "the list of devices is empty: name one, or leave it out for an emulated one".to_owned()
+            );
         }
+        if let [Device::Emulated(only)] = &self.0[..] {
+            return Ok(DeviceChoice::Emulated(only));
+        }
+        let drives = self.0.iter().map(|device| match device {
+            Device::Drive(drive) => Ok(drive),
+            Device::Emulated(_) => Err(format!(
+                "the set-up names {} devices, and one of them is emulated, which is alone in a server: start a server of its own for it, with a \
+                 data folder and an address of its own",
+                self.0.len()
+            )),
+        });
+        Ok(DeviceChoice::Drives(drives.collect::<Result<_, _>>()?))
     }
 
     /// Has emulated devices be of another profile.
@@ -367,18 +382,19 @@ mod test {
     fn a_table_is_one_device_and_two_brackets_are_for_several() {
         assert_eq!(devices("").unwrap(), Devices::default());
         let one = devices("[device]\nprofile = \"tiny\"\nseed = 7").unwrap();
-        let Device::Emulated(emulated) = one.only().unwrap() else { panic!("{one:?}") };
+        let DeviceChoice::Emulated(emulated) = one.choice().unwrap() else { panic!("{one:?}") };
         assert_eq!((emulated.profile.as_str(), emulated.seed, emulated.backing), ("tiny", 7, Backing::File));
         assert_eq!(devices("[[device]]\nprofile = \"tiny\"\nseed = 7").unwrap(), one);
         let drive = devices("[device]\nkind = \"block\"\npath = \"/dev/sdb\"").unwrap();
-        let Device::Drive(drive) = drive.only().unwrap() else { panic!("{drive:?}") };
+        let DeviceChoice::Drives(drives) = drive.choice().unwrap() else { panic!("{drive:?}") };
+        let drive = drives[0];
         assert_eq!((drive.kind, drive.shown_name()), (DriveKind::Block, "/dev/sdb".to_owned()));
         let several =
             "[[device]]\nkind = \"file\"\npath = \"a\"\nname = \"fast\"\n[[device]]\nprofile = \"tiny\"";
         let several = devices(several).unwrap();
         assert_eq!(several.iter().count(), 2);
-        assert!(several.only().unwrap_err().contains("names 2 devices, and a server serves one"));
-        assert!(devices("device = []").unwrap().only().unwrap_err().contains("is empty"));
+        assert!(several.choice().unwrap_err().contains("names 2 devices, and one of them is emulated"));
+        assert!(devices("device = []").unwrap().choice().unwrap_err().contains("is empty"));
         // What is set up is written and read again.
         let setup = Setup { devices: several, ..Setup::default() };
         assert_eq!(Setup::from_toml(&toml::to_string(&setup).unwrap()).unwrap(), setup);
@@ -412,12 +428,14 @@ mod test {
     fn paths_begin_at_the_file_and_profiles_are_of_emulated_devices() {
         let mut setup = Setup::from_toml("[device]\nkind = \"file\"\npath = \"d\"").unwrap();
         setup.relative_to(Path::new("/etc/diecut"));
-        let Device::Drive(drive) = setup.devices.only().unwrap() else { panic!("it is a drive") };
-        assert_eq!(drive.path, Path::new("/etc/diecut/d"));
+        let DeviceChoice::Drives(drives) = setup.devices.choice().unwrap() else { panic!("it is a drive") };
+        assert_eq!(drives[0].path, Path::new("/etc/diecut/d"));
         let error = setup.devices.set_profile("tiny").unwrap_err();
         assert!(error.contains("--profile") && error.contains("/etc/diecut/d"), "{error}");
         let mut usual = Devices::default();
         usual.set_profile("tiny").unwrap();
-        assert!(matches!(usual.only().unwrap(), Device::Emulated(device) if device.profile == "tiny"));
+        assert!(
+            matches!(usual.choice().unwrap(), DeviceChoice::Emulated(device) if device.profile == "tiny")
+        );
     }
 }

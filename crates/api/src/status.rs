@@ -28,6 +28,9 @@ pub struct Status {
     pub last_panic: Option<String>,
     /// Devices of the pool.
     pub devices: Vec<DeviceStatus>,
+    /// Those that are not there; absent if all are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_devices: Vec<MissingDevice>,
     /// Tenants.
     pub tenants: Vec<TenantSpec>,
     /// vSSDs.
@@ -41,11 +44,26 @@ pub struct Status {
     pub qos_sets: Vec<QosSetStatus>,
 }
 
+/// A device of the pool, or of the set-up, that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingDevice {
+    /// Its name in the set-up, or what is known of it.
+    pub name: String,
+    /// Where it should be, or was last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What is wrong with it, and what to do.
+    pub reason: String,
+}
+
 /// A device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// Profile or model.
+    /// Its name in the set-up, or its profile.
     pub name: String,
+    /// Where it is; absent of one in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Channels.
     pub channels: u16,
     /// Dies of each channel.

@@ -72,7 +72,7 @@ enum Command {
     Bench(command::bench::Bench),
     /// Measure a drive or a file by itself, without a server; reads only, unless told otherwise.
     Probe(command::probe::Probe),
-    /// Devices: what files and block devices of this machine are; no server is needed.
+    /// Devices: what files and block devices of this machine are, and what a server has of them.
     #[command(subcommand)]
     Device(command::device::Device),
     /// See isolation at work, without a server.
@@ -171,6 +171,10 @@ fn end_with(error: &clap::Error) -> ! {
 
 /// Refuses options that would do nothing.
 fn refuse_in_vain(matches: &ArgMatches) {
+    // The one of `device` that asks a server.
+    if matches.subcommand_matches("device").is_some_and(|device| device.subcommand_name() == Some("list")) {
+        return;
+    }
     let Some((_, options)) = IN_VAIN.iter().find(|(name, _)| matches.subcommand_name() == Some(name)) else {
         return;
     };
@@ -194,10 +198,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_with(&error));
     // A server must not take the socket that a variable names to those who ask another server.
     let is_socket_named = matches.value_source("socket") == Some(ValueSource::CommandLine);
-    if matches!(
-        arguments.command,
-        Command::Sim(_) | Command::Demo(_) | Command::Repro(_) | Command::Probe(_) | Command::Device(_)
-    ) {
+    let is_without_sockets = match &arguments.command {
+        Command::Sim(_) | Command::Demo(_) | Command::Repro(_) | Command::Probe(_) => true,
+        Command::Device(device) => !device.asks_server(),
+        _ => false,
+    };
+    if is_without_sockets {
         // They have no sockets, so that the signal can only be of a reader that is gone (`| head`).
         // SAFETY: no other thread runs yet, and the default action is no function of ours.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -210,7 +216,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => return demo.run(arguments.json),
         Command::Repro(repro) => return repro.run(arguments.json),
         Command::Probe(probe) => return probe.run(arguments.json),
-        Command::Device(device) => return device.run(arguments.json),
+        Command::Device(device) if !device.asks_server() => return device.run(arguments.json),
         Command::Bench(bench) => {
             return bench.run(&client::Client::new(arguments.socket, arguments.timeout), arguments.json);
         }
@@ -238,13 +244,13 @@ fn main() -> ExitCode {
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Qos(qos) => qos.run(&client, arguments.json).await,
             Command::Wear(wear) => wear.run(&client, arguments.json).await,
+            Command::Device(_) => command::device::list(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(told_socket, arguments.timeout, arguments.json).await,
             Command::Sim(_)
             | Command::Serve(_)
             | Command::Demo(_)
             | Command::Repro(_)
             | Command::Probe(_)
-            | Command::Device(_)
             | Command::Bench(_) => unreachable!("answered before a client is needed"),
         }
     });

@@ -76,7 +76,7 @@ fn with_server(scenario: impl FnOnce(&Path, &Recorder)) {
     let recorder = Arc::new(Recorder::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = runtime.block_on(async { tokio::net::UnixListener::bind(&socket) }).unwrap();
-    let router = diecut_daemon::http::router(recorder.clone(), "127.0.0.1:4420".to_string(), None);
+    let router = diecut_daemon::http::router(recorder.clone(), "127.0.0.1:4420".to_string());
     runtime.spawn(async move { axum::serve(listener, router).await });
     scenario(&socket, &recorder);
 }

@@ -28,7 +28,8 @@ fn folder() -> tempfile::TempDir {
 
 fn format(folder: &Path, more: &[&str]) -> serde_json::Value {
     let arguments = [&["--json", "device", "format", "drive", "--erase-block", "1M"], more].concat();
-    serde_json::from_str(&done(folder, &arguments)).unwrap()
+    let made: serde_json::Value = serde_json::from_str(&done(folder, &arguments)).unwrap();
+    made[0].clone()
 }
 
 /// A command that the server of the folder carries out.
@@ -152,7 +153,7 @@ fn wrong_drives_are_refused_by_name() {
     std::fs::remove_file(&drive).unwrap();
     let made = format(folder, &["--size", "64M"]);
     for (more, words) in [
-        (&["--shards", "2"][..], &["drive", "one shard", "server.shards = 2"][..]),
+        (&["--shards", "2"][..], &["fast", "one shard", "server.shards = 2"][..]),
         (&["--profile", "tiny"], &["--profile", "drive", "leave it out"]),
         (&["--record", "rec"], &["drive", "--record"]),
     ] {
@@ -162,21 +163,20 @@ fn wrong_drives_are_refused_by_name() {
     write(&SETUP.replace("\"file\"", "\"block\""));
     is_refused(&[], &["drive", "another kind", "kind = \"file\""]);
     write(&format!("{SETUP}[[device]]\nprofile = \"tiny\""));
-    is_refused(&[], &["names 2 devices", "a server for each"]);
+    is_refused(&[], &["names 2 devices", "emulated", "a server of its own"]);
     write(SETUP);
 
     let label = std::fs::read(&drive).unwrap();
     for (at, value, words) in [
         (8, 2, &["drive", "its label has version 2", "a later version"][..]),
         (16, 1, &["drive", "features 0x1", "a later version"]),
-        (98, 2, &["drive", "belongs to a pool of 2 devices"]),
+        (98, 2, &["1 of 2 devices of the pool", "more than half", "Name them in the set-up"]),
         (112, 1, &["drive", "do not lie where this version has them"]),
     ] {
         bend_label(&drive, |bytes| {
             bytes[at] = value;
-            // The second device of the pool joins.
+            // The second device of the pool.
             bytes[160] = u8::from(at == 98);
-            bytes[176] = u8::from(at == 98);
         });
         is_refused(&[], words);
         std::fs::write(&drive, &label).unwrap();

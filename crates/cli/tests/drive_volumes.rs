@@ -20,45 +20,58 @@ const LBA_BYTES: usize = 4096;
 const LBAS: u64 = 2048;
 const NSID: u32 = 1;
 
-/// A disk, and the folder of a server on it. Fields go in their order.
+/// Of the drives, in their order.
+const TENANTS: [&str; 2] = ["a", "b"];
+
+/// A drive, and what a tenant has on it.
+const SETUP: &str = r#"
+[[device]]
+kind = "file"
+path = "disks/drive-$"
+name = "drive-$"
+[[tenant]]
+name = "$"
+[[vssd]]
+name = "fast-$"
+tenant = "$"
+device = "drive-$"
+isolation = "channel"
+capacity = "40 MiB"
+[[volume]]
+name = "data-$"
+vssd = "fast-$"
+size = "8 MiB"
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:$"
+tenant = "$"
+allow_any_host = true
+[[subsystem.namespaces]]
+nsid = 1
+volume = "data-$"
+"#;
+
+/// Disks, and the folder of a server on them. Fields go in their order.
 struct Bench {
     mounted: Mounted,
     folder: TempDir,
 }
 
 impl Bench {
-    fn new(seed: u64) -> Bench {
+    /// With so many drives, each with the volume of a tenant of its own.
+    fn new(seed: u64, drives: usize) -> Bench {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::create_dir(folder.path().join("disks")).unwrap();
-        let drives = vec![("drive".to_owned(), 160 << 20)];
-        let options = Options { drives, seed, ..Options::default() };
+        let tenants = &TENANTS[..drives];
+        let disks = tenants.iter().map(|tenant| (format!("drive-{tenant}"), 160 << 20)).collect();
+        let options = Options { drives: disks, seed, ..Options::default() };
         let mounted = Mounted::new(&folder.path().join("disks"), &options).unwrap();
-        let setup = r#"
-[[device]]
-kind = "file"
-path = "disks/drive"
-[[tenant]]
-name = "a"
-[[vssd]]
-name = "fast"
-tenant = "a"
-isolation = "channel"
-capacity = "40 MiB"
-[[volume]]
-name = "data"
-vssd = "fast"
-size = "8 MiB"
-[[subsystem]]
-nqn = "nqn.2026-11.org.diecut:a"
-tenant = "a"
-allow_any_host = true
-[[subsystem.namespaces]]
-nsid = 1
-volume = "data"
-"#;
+        let setup: String = tenants.iter().map(|tenant| SETUP.replace('$', tenant)).collect();
         std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
         let bench = Bench { mounted, folder };
-        done(bench.path(), &["device", "format", "disks/drive", "--erase-block", "1M", "--lanes", "4"]);
+        let paths: Vec<String> = tenants.iter().map(|tenant| format!("disks/drive-{tenant}")).collect();
+        let mut format = vec!["device", "format", "--erase-block", "1M", "--lanes", "4"];
+        format.extend(paths.iter().map(String::as_str));
+        done(bench.path(), &format);
         bench
     }
 
@@ -132,28 +145,34 @@ impl Known {
     }
 }
 
-/// Lives of a server, each ended by a cut at some command to the disk.
-fn lives(bench: &Bench, cuts: u32) {
+/// Lives of a server, each ended by a cut of all disks at some command to one of them, while one of the tenants works.
+fn lives(bench: &Bench, drives: usize, cuts: u32) {
     let mut random = Random::of(bench.disks().seed());
-    let mut known = Known { versions: Versions::new(LBAS), version: 0, flushes: 0 };
+    let new = |_| Known { versions: Versions::new(LBAS), version: 0, flushes: 0 };
+    let mut known: Vec<Known> = (0..drives).map(new).collect();
     for life in 0..=cuts {
         let server = Server::in_folder(bench.path(), &[]);
-        let mut host = Host::connect(server.socket_address(), "a").unwrap();
-        known.check(&mut host, life);
+        let connect = |tenant: &&str| Host::connect(server.socket_address(), tenant).unwrap();
+        let mut hosts: Vec<Host> = TENANTS[..drives].iter().map(connect).collect();
+        for (known, host) in known.iter_mut().zip(&mut hosts) {
+            known.check(host, life);
+        }
         if life == cuts {
             server.stop();
             break;
         }
         bench.disks().cut_after(random.below(400));
-        known.work(&mut host, &mut random).unwrap_err();
-        drop(host);
+        let at = random.below(drives as u64) as usize;
+        known[at].work(&mut hosts[at], &mut random).unwrap_err();
+        drop(hosts);
         server.kill();
         if bench.disks().is_on() {
             bench.disks().cut(None).unwrap();
         }
         bench.disks().power_on();
     }
-    assert!(known.flushes > cuts, "{} flushes were answered", known.flushes);
+    let flushes: u32 = known.iter().map(|known| known.flushes).sum();
+    assert!(flushes > cuts, "{flushes} flushes were answered");
 }
 
 /// Goal: what a host flushed is there after every cut of the power, and a disk that lies about flushes is found out within five. Method: the shipped
@@ -163,9 +182,18 @@ fn volumes_on_a_drive_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    lives(&Bench::new(31), depth(12, 50));
-    let lying = Bench::new(32);
+    lives(&Bench::new(31, 1), 1, depth(12, 50));
+    let lying = Bench::new(32, 1);
     lying.disks().lie(true);
-    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, 5))).is_err();
+    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, 1, 5))).is_err();
     assert!(is_seen, "flushes did nothing");
+}
+
+/// Goal: the same on two drives that are one pool, of which each has a volume.
+#[test]
+fn volumes_on_two_drives_outlive_the_power() {
+    if !needs::are_there(&needs::fuse()) {
+        return;
+    }
+    lives(&Bench::new(33, 2), 2, depth(8, 50));
 }

@@ -3,6 +3,7 @@
 use crate::convert;
 use crate::http::DeviceTraits;
 use diecut_api::setup::Durability;
+use diecut_api::status::MissingDevice;
 use diecut_devices::{Room, RoomSupport};
 use diecut_spec::Size;
 use std::net::SocketAddr;
@@ -30,15 +31,21 @@ pub(crate) fn about_room(room: &Room, support: RoomSupport, durability: Durabili
     text
 }
 
+/// Where a device is, and what it is.
+pub(crate) struct DeviceLine {
+    pub place: String,
+    pub what: &'static str,
+}
+
 /// What people read when hosts can connect, beside what the status says.
 pub(crate) struct Announcement<'a> {
     /// Where the server listens.
     pub listen: &'a str,
     /// What hosts dial.
     pub told: &'a [SocketAddr],
-    pub place: &'a str,
-    /// What the device is.
-    pub what: &'a str,
+    /// Of each device.
+    pub devices: &'a [DeviceLine],
+    pub missing: &'a [MissingDevice],
     pub room: &'a str,
     pub memory: &'a str,
     pub socket: &'a Path,
@@ -47,12 +54,15 @@ pub(crate) struct Announcement<'a> {
 impl Announcement<'_> {
     /// The text, with how to connect and where to look next.
     pub fn text(&self, status: &diecut_shard::control::Status, device: DeviceTraits) -> String {
-        let Announcement { listen, told, place, what, room, memory, socket } = *self;
+        let Announcement { listen, told, devices, missing, room, memory, socket } = *self;
         use std::fmt::Write;
         let mut text = String::new();
-        for one in &status.devices {
+        for (one, DeviceLine { place, what }) in status.devices.iter().zip(devices) {
             let raw = Size(one.raw_capacity_bytes);
             let _ = writeln!(text, "device     {} in {place}: {raw} raw, {what}", one.name);
+        }
+        for one in missing {
+            let _ = writeln!(text, "missing    {}: {}", one.name, one.reason);
         }
         if let Some(pacing) = device.pacing {
             let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));
@@ -66,9 +76,10 @@ impl Announcement<'_> {
         }
         for vssd in &status.vssds {
             let size = Size(vssd.space.exported_bytes);
+            let on = vssd.spec.device.as_ref().map_or(String::new(), |device| format!("on {device}, "));
             let _ = writeln!(
                 text,
-                "vSSD       {}: {}, {size} for volumes",
+                "vSSD       {}: {on}{}, {size} for volumes",
                 vssd.spec.name,
                 convert::placement(vssd).text()
             );

@@ -1,5 +1,6 @@
 //! Between the words of the control interface and those of a shard.
 
+use crate::http::DeviceFacts;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::status;
 use diecut_devices::Room;
@@ -49,16 +50,28 @@ pub(crate) fn problem(error: control::ControlError) -> Problem {
     Problem::new(kind, error.message)
 }
 
-/// `image` is the file that the device lies on, if any.
-pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>) -> status::Status {
-    let file = image.and_then(|path| Some((path, Room::of(path).ok()?)));
-    let full = file.map(|(path, room)| format!("{}: {} bytes free", path.display(), room.free_bytes));
-    let file = file.map(|(path, room)| status::DeviceFile {
+/// The file that a device lies on, and what it has left.
+fn file(path: &Path) -> Option<status::DeviceFile> {
+    let room = Room::of(path).ok()?;
+    Some(status::DeviceFile {
         path: path.display().to_string(),
         taken: Size(room.taken_bytes),
         grows_to: Size(room.size_bytes),
         free: Size(room.free_bytes),
-    });
+    })
+}
+
+/// What shards say, with what the server knows of its devices.
+pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts) -> status::Status {
+    let places = || facts.places.iter().map(Some).chain(std::iter::repeat(None));
+    let files: Vec<Option<status::DeviceFile>> =
+        status.devices.iter().zip(places()).map(|(_, place)| file(place?.file.as_deref()?)).collect();
+    let full: Vec<String> = files
+        .iter()
+        .flatten()
+        .map(|file| format!("{}: {} bytes free", file.path, file.free.bytes()))
+        .collect();
+    let full = (!full.is_empty()).then(|| full.join(", "));
     let volumes: Vec<(String, u64)> =
         status.volumes.iter().map(|volume| (volume.spec.vssd.clone(), volume.spec.size.bytes())).collect();
     let vssd = |one: control::VssdStatus| {
@@ -79,7 +92,14 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         volatile_cache: None,
         panics: None,
         last_panic: None,
-        devices: status.devices.into_iter().map(|one| device(one, file.clone())).collect(),
+        devices: status
+            .devices
+            .into_iter()
+            .zip(files)
+            .zip(places())
+            .map(|((one, file), place)| device(one, file, place.and_then(|place| place.path.clone())))
+            .collect(),
+        missing_devices: facts.missing.clone(),
         tenants: status.tenants,
         vssds: status.vssds.into_iter().map(vssd).collect(),
         volumes: status.volumes.into_iter().map(volume).collect(),
@@ -88,9 +108,14 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
     }
 }
 
-fn device(device: control::DeviceStatus, file: Option<status::DeviceFile>) -> status::DeviceStatus {
+fn device(
+    device: control::DeviceStatus,
+    file: Option<status::DeviceFile>,
+    path: Option<String>,
+) -> status::DeviceStatus {
     status::DeviceStatus {
         name: device.name,
+        path,
         channels: device.channels,
         dies_per_channel: device.dies_per_channel,
         raw_capacity: Size(device.raw_capacity_bytes),

@@ -1,15 +1,14 @@
 //! Files and block devices as devices of a server: opened for it alone, told by their label, and refused by name with what to do.
 
 use crate::error::{ServeError, file_error, warn};
-use crate::folder::Unfinished;
 use crate::http::DeviceTraits;
-use crate::opened::{Age, Cut, Mark, News, Opened, Shown};
+use crate::opened::{Cut, Opened, Shown};
 use crate::places;
 use diecut_api::setup::{DriveDevice as Wanted, DriveKind as WantedKind, Durability, Setup};
 use diecut_devices::local::{
     Access, DriveKind, FoundLabel, LabelingError, LocalDevice, OtherCopy, Properties,
 };
-use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelError, open_pool};
+use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelError};
 use diecut_reactor::{IoFile, PageCache};
 use diecut_shard::{Nonces, PoolConfig};
 use std::path::Path;
@@ -51,57 +50,79 @@ pub fn system_area(config: &PoolConfig) -> (u64, u64) {
     (0, u64::from(config.catalog_blocks_per_die) + u64::from(config.state_log_blocks_per_die))
 }
 
-/// Opens a drive for this process alone.
-///
-/// # Errors
-/// Names the drive, what is wrong with it, and what to do.
-pub fn open(wanted: &Wanted, setup: &Setup) -> Result<Opened, ServeError> {
-    let path = &wanted.path;
-    if setup.server.shards != 1 {
-        return Err(ServeError::Setup(format!(
-            "{} is served by one shard, but server.shards = {}: set it to 1",
-            path.display(),
-            setup.server.shards
-        )));
+/// A drive that this process has for itself, and what its label says.
+pub struct Held {
+    pub local: LocalDevice,
+    pub label: Label,
+    other_copy: OtherCopy,
+}
+
+impl Held {
+    /// Takes a drive for this process alone. Nothing is written to it.
+    ///
+    /// # Errors
+    /// Names the drive, what is wrong with it, and what to do.
+    pub fn take(wanted: &Wanted) -> Result<Held, ServeError> {
+        let path = &wanted.path;
+        let local = LocalDevice::open(path, Access::Own)?;
+        let properties = local.properties();
+        check_kind(wanted, properties)?;
+        check_properties(path, properties)?;
+        let found = local.label().map_err(|error| unlabelled(&local, &error))?;
+        let FoundLabel { label, other, .. } = found;
+        check_system_area(path, &label)?;
+        Ok(Held { local, label, other_copy: other })
     }
-    let local = LocalDevice::open(path, Access::Own)?;
-    let properties = local.properties();
-    check_kind(wanted, properties)?;
-    check_properties(path, properties)?;
-    let label = label(&local)?;
-    let (medium, device) = (medium(label.shape, properties), Uuid::from_bytes(label.device));
-    check_system_area(path, &label)?;
-    let age = check_mark(setup, device, path)?;
-    let failed = file_error(path, "cannot be opened once more");
-    // The lock goes with the file, which the ring keeps.
-    let file = Arc::new(local.file().try_clone().map_err(failed)?);
-    let is_file = properties.kind == DriveKind::File;
-    let shown = Shown {
-        name: wanted.shown_name(),
-        place: path.display().to_string(),
-        what: if is_file { "a file" } else { "a block device" },
-        file: is_file.then(|| path.clone()),
-    };
-    let nonces = Some(Nonces::new(label.secret, label.device));
-    let mark = Mark { path: places::drives_made(setup), text: format!("{device} {}\n", path.display()) };
-    Ok(Opened {
-        shown,
-        cut: Cut { geometry: label.shape.geometry(), nonces, endurance_cycles: None },
-        traits: DeviceTraits {
-            pacing: None,
-            durability: Some(Durability::Machine),
-            volatile_cache: Some(has_volatile_cache(properties)),
-        },
-        io: Some(IoFile::Ring(file, page_cache(properties))),
-        recipe: None,
-        news: News {
-            age,
-            made: [Unfinished::none(), Unfinished::none()],
-            mark: Some(mark),
-            differences: Vec::new(),
-        },
-        device: Device::Drive(medium),
-    })
+
+    /// Writes a copy of its label again that a cut left behind.
+    ///
+    /// # Errors
+    /// Names the drive.
+    pub fn mend_label(&mut self) -> Result<(), ServeError> {
+        if self.other_copy == OtherCopy::Same {
+            return Ok(());
+        }
+        let path = self.local.path().display();
+        warn(&format!("{path}: one copy of its label is not as the other one; it is written again"));
+        self.label.number += 1;
+        self.local.change_label(&self.label).map_err(|error| ServeError::Setup(format!("{path}: {error}")))
+    }
+
+    /// UUID of the device.
+    pub fn device(&self) -> Uuid {
+        Uuid::from_bytes(self.label.device)
+    }
+
+    /// Opens it as a device.
+    ///
+    /// # Errors
+    /// Names the drive.
+    pub fn open(self, wanted: &Wanted) -> Result<Opened, ServeError> {
+        let Held { local, label, .. } = self;
+        let (path, properties) = (&wanted.path, local.properties());
+        let failed = file_error(path, "cannot be opened once more");
+        // The lock goes with the file, which the ring keeps.
+        let file = Arc::new(local.file().try_clone().map_err(failed)?);
+        let is_file = properties.kind == DriveKind::File;
+        let shown = Shown {
+            name: wanted.shown_name(),
+            place: path.display().to_string(),
+            what: if is_file { "a file" } else { "a block device" },
+            file: is_file.then(|| path.clone()),
+        };
+        let nonces = Some(Nonces::new(label.secret, label.device));
+        Ok(Opened {
+            shown,
+            cut: Cut { geometry: label.shape.geometry(), nonces, endurance_cycles: None },
+            traits: DeviceTraits {
+                pacing: None,
+                durability: Some(Durability::Machine),
+                volatile_cache: Some(has_volatile_cache(properties)),
+            },
+            io: Some(IoFile::Ring(file, page_cache(properties))),
+            device: Device::Drive(medium(label.shape, properties)),
+        })
+    }
 }
 
 fn check_kind(wanted: &Wanted, properties: &Properties) -> Result<(), ServeError> {
@@ -124,27 +145,6 @@ pub fn check_properties(path: &Path, properties: &Properties) -> Result<(), Serv
     }
     let name = path.display();
     Err(ServeError::Setup(format!("{name} cannot be a device: {}; use another one", against.join("; "))))
-}
-
-/// The label that counts. A copy that a cut left behind is written again.
-fn label(local: &LocalDevice) -> Result<Label, ServeError> {
-    let path = local.path().display();
-    let FoundLabel { mut label, other, .. } = local.label().map_err(|error| unlabelled(local, &error))?;
-    // Of several devices of a pool a server would need most.
-    let opening = open_pool(std::slice::from_ref(&label), false);
-    let opening = opening.map_err(|error| ServeError::Setup(format!("{path}: {error}")))?;
-    if opening.devices.len() != 1 {
-        return Err(ServeError::Setup(format!(
-            "{path} belongs to a pool of {} devices, and a server of this version serves one: use the version that made it",
-            opening.devices.len()
-        )));
-    }
-    if other != OtherCopy::Same {
-        warn(&format!("{path}: one copy of its label is not as the other one; it is written again"));
-        label.number += 1;
-        local.change_label(&label).map_err(|error| ServeError::Setup(format!("{path}: {error}")))?;
-    }
-    Ok(label)
 }
 
 /// What is said of a drive without a label to go by.
@@ -188,22 +188,5 @@ fn check_system_area(path: &Path, label: &Label) -> Result<(), ServeError> {
         "{name}: its catalog and its block states do not lie where this version has them (erase blocks {:?} of each lane, not {wanted:?}): start \
          the version that formatted it",
         label.system
-    )))
-}
-
-/// Whether it is the drive that was served from the data folder.
-fn check_mark(setup: &Setup, device: Uuid, path: &Path) -> Result<Age, ServeError> {
-    let made = places::drives_made(setup);
-    let Ok(text) = std::fs::read_to_string(&made) else { return Ok(Age::Unserved) };
-    let known = text.lines().any(|line| line.split(' ').next() == Some(device.to_string().as_str()));
-    if known || text.trim().is_empty() {
-        return Ok(Age::Served);
-    }
-    Err(ServeError::Setup(format!(
-        "{} is the device {device}, and this data folder is that of another one ({}): hosts would not find what is there. Name the path of that \
-         one, or another data folder (--data), or remove {}",
-        path.display(),
-        text.trim(),
-        made.display()
     )))
 }

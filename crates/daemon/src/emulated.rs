@@ -4,7 +4,7 @@
 use crate::error::{ServeError, file_error, warn};
 use crate::folder::Unfinished;
 use crate::http::DeviceTraits;
-use crate::opened::{Age, Cut, Mark, News, Opened, Shown};
+use crate::opened::{Age, AllOpened, Cut, Mark, News, Opened, Shown};
 use crate::places;
 use diecut_api::difference::Difference;
 use diecut_api::setup::{Backing, Durability, EmulatedDevice as Wanted, Setup};
@@ -118,7 +118,7 @@ pub fn open(
     setup: &Setup,
     file: Option<&Path>,
     is_profile_named: bool,
-) -> Result<Opened, ServeError> {
+) -> Result<AllOpened, ServeError> {
     let Made { device, options, place, made, is_new, differences } =
         open_or_make(wanted, setup, file, is_profile_named)?;
     let is_file = wanted.backing == Backing::File;
@@ -148,14 +148,20 @@ pub fn open(
     let file = is_file.then(|| places::image(setup));
     let mark = is_file.then(|| Mark { path: places::image_made(setup), text: MADE.to_owned() });
     let age = if is_new { Age::New } else { Age::Served };
-    Ok(Opened {
+    let opened = Opened {
         shown: Shown { name: profile.name.clone(), place, what: "emulated", file },
         cut,
         traits,
         io: device.sync_file().map(IoFile::Synced),
-        recipe: Some(options),
-        news: News { age, made, mark, differences },
         device,
+    };
+    let news = News { age, made, mark, differences };
+    Ok(AllOpened {
+        devices: vec![opened],
+        missing: Vec::new(),
+        missing_count: 0,
+        recipe: Some(options),
+        news,
     })
 }
 

@@ -1,11 +1,11 @@
-//! Makes a file or a block device a device: an empty pool, and then the label that says so.
+//! Makes files or block devices devices of a pool: an empty pool on each, and then the labels that say so.
 
 use crate::drive::{check_properties, medium, page_cache, system_area};
 use crate::error::{ServeError, file_error};
 use crate::folder::Unfinished;
 use crate::shards::{random_bytes, random_uuid};
 use diecut_devices::local::{Access, LocalDevice};
-use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelDevice, Membership};
+use diecut_devices::{DEVICES_MAX, Device, DriveMedium, DriveShape, Label, LabelDevice, Membership};
 use diecut_reactor::DriveRing;
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, Drive, Event};
@@ -13,7 +13,7 @@ use diecut_shard::{DeviceIndex, Nonces, PoolConfig, Shard, ShardConfig};
 use diecut_units::Time;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -34,8 +34,10 @@ pub struct FormatOptions {
 }
 
 /// A drive that was formatted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Formatted {
+    /// Where it is.
+    pub path: PathBuf,
     /// UUID of the device.
     pub device: Uuid,
     /// UUID of the pool.
@@ -44,11 +46,76 @@ pub struct Formatted {
     pub shape: DriveShape,
 }
 
-/// Formats a drive.
+/// A drive that is about to be formatted.
+struct Chosen {
+    path: PathBuf,
+    local: LocalDevice,
+    /// Of a file that this process made.
+    new: Unfinished,
+    shape: DriveShape,
+    device: [u8; 16],
+}
+
+/// Formats drives, which are one pool then. Each is examined before anything is written to any of them.
 ///
 /// # Errors
-/// Names the drive and what speaks against it. Before anything is written, unless the drive itself fails.
-pub fn format(path: &Path, options: FormatOptions) -> Result<Formatted, ServeError> {
+/// Names the drive and what speaks against it. Before anything is written, unless a drive itself fails.
+pub fn format(paths: &[PathBuf], options: FormatOptions) -> Result<Vec<Formatted>, ServeError> {
+    if let Some((at, path)) = paths.iter().enumerate().find(|(at, path)| paths[..*at].contains(path)) {
+        let first = paths.iter().position(|one| one == path).unwrap_or(at);
+        return Err(ServeError::Setup(format!(
+            "{} is named twice (as number {} and {}): a drive is one device",
+            path.display(),
+            first + 1,
+            at + 1
+        )));
+    }
+    if paths.len() > DEVICES_MAX {
+        return Err(ServeError::Setup(format!("{} drives: a pool has at most {DEVICES_MAX}", paths.len())));
+    }
+    let chosen =
+        paths.iter().map(|path| choose(path, options)).collect::<Result<Vec<Chosen>, ServeError>>()?;
+    let members =
+        chosen.iter().map(|one| LabelDevice { device: one.device, membership: Membership::There, since: 1 });
+    let members: Vec<LabelDevice> = members.collect();
+    let pool = random_uuid()?;
+    let (view, secret) = (random_bytes()?, random_bytes()?);
+    let labels = chosen.iter().map(|one| Label {
+        number: 1,
+        server: pool,
+        device: one.device,
+        epoch: 1,
+        view,
+        secret,
+        shape: one.shape,
+        system: system_area(&PoolConfig::suited_to(&one.shape.geometry())),
+        devices: members.clone(),
+    });
+    let labels: Vec<Label> = labels.collect();
+    for (one, label) in chosen.iter().zip(&labels) {
+        one.local.check_format(label, options.force).map_err(|error| named(&one.path, &error))?;
+    }
+    for (one, label) in chosen.iter().zip(&labels) {
+        one.local.clear().map_err(|error| named(&one.path, &error))?;
+        fill(one, label).map_err(|error| named(&one.path, &error))?;
+    }
+    // The labels come last: of a format that is cut short too few drives say that there is a pool, or all of them do and it is right.
+    let mut formatted = Vec::new();
+    for (mut one, label) in chosen.into_iter().zip(&labels) {
+        one.local.give_label(label).map_err(|error| named(&one.path, &error))?;
+        one.new.keep();
+        let (device, pool) = (Uuid::from_bytes(one.device), Uuid::from_bytes(pool));
+        formatted.push(Formatted { path: one.path, device, pool, shape: one.shape });
+    }
+    Ok(formatted)
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> ServeError {
+    ServeError::Setup(format!("{}: {error}", path.display()))
+}
+
+/// Opens a drive and plans how it is cut.
+fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, ServeError> {
     let mut new = Unfinished::none();
     if let Some(size_bytes) = options.size_bytes {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -59,44 +126,36 @@ pub fn format(path: &Path, options: FormatOptions) -> Result<Formatted, ServeErr
     let local = LocalDevice::open(path, Access::Own)?;
     let properties = local.properties();
     check_properties(path, properties)?;
-    let named = |error: &dyn std::fmt::Display| ServeError::Setup(format!("{}: {error}", path.display()));
     let shape = match options.lanes {
         Some(lanes) => DriveShape::plan(properties.size_bytes, lanes, options.block_size_bytes),
         None => DriveShape::suggest(properties.size_bytes, options.block_size_bytes),
     };
-    let shape = shape.map_err(|error| named(&error))?;
-    let medium = medium(shape, properties);
-    let pool = PoolConfig::suited_to(&shape.geometry());
-    let system = system_area(&pool);
+    let shape = shape.map_err(|error| named(path, &error))?;
+    let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
     if u64::from(shape.blocks_per_lane) < system.1 + BLOCKS_LEFT_MIN {
-        return Err(named(&format!(
+        let error = format!(
             "{} erase blocks for each of {} lanes are too few: catalog and block states take {}, and {BLOCKS_LEFT_MIN} shall be left; use a \
              larger drive, fewer lanes (--lanes) or smaller erase blocks (--erase-block)",
             shape.blocks_per_lane, shape.lanes, system.1
-        )));
+        );
+        return Err(named(path, &error));
     }
-    let ring = DriveRing::new(local.file(), page_cache(properties)).map_err(|error| named(&error))?;
-    let (device, server): ([u8; 16], [u8; 16]) = (random_uuid()?, random_uuid()?);
-    let label = Label {
-        number: 1,
-        server,
-        device,
-        epoch: 1,
-        view: random_bytes()?,
-        secret: random_bytes()?,
-        shape,
-        system,
-        devices: vec![LabelDevice { device, membership: Membership::There, since: 1 }],
-    };
+    Ok(Chosen { path: path.to_owned(), local, new, shape, device: random_uuid()? })
+}
+
+/// Puts there what a label promises: an empty pool.
+fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
+    let properties = chosen.local.properties();
+    let ring =
+        DriveRing::new(chosen.local.file(), page_cache(properties)).map_err(|error| error.to_string())?;
+    let pool = PoolConfig::suited_to(&chosen.shape.geometry());
     let config = ShardConfig {
-        pool: PoolConfig { nonces: Some(Nonces::new(label.secret, device)), ..pool },
-        new_pool_uuid: server,
+        pool: PoolConfig { nonces: Some(Nonces::new(label.secret, label.device)), ..pool },
+        new_pool_uuid: label.server,
         makes_pool: true,
         ..ShardConfig::default()
     };
-    local.format(&label, options.force, || make_pool(medium, ring, config)).map_err(|error| named(&error))?;
-    new.keep();
-    Ok(Formatted { device: Uuid::from_bytes(device), pool: Uuid::from_bytes(server), shape })
+    make_pool(medium(chosen.shape, properties), ring, config)
 }
 
 /// Makes an empty pool, as a server would that is started and stopped.

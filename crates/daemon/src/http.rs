@@ -17,6 +17,7 @@ use diecut_api::object::{Home, Repair, Weight};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Durability;
+use diecut_api::status::MissingDevice;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::notice::Cause;
 use diecut_spec::{QosSetChange, QosSetSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
@@ -32,33 +33,42 @@ use subsystems::{
 use tokio::net::UnixListener;
 
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
-/// where hosts connect, and how much room there is for `image`, the file of the device.
-pub fn router(port: Arc<dyn ControlPort>, listen: String, image: Option<PathBuf>) -> Router {
-    router_over(port, listen, image, DeviceTraits::default())
+/// where hosts connect.
+pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
+    router_with(port, listen, DeviceFacts::default(), Panics::unkept())
 }
 
-/// [`router`] of a server that tells more of its device.
-pub fn router_over(
-    port: Arc<dyn ControlPort>,
-    listen: String,
-    image: Option<PathBuf>,
-    device: DeviceTraits,
-) -> Router {
-    router_with(port, listen, image, device, Panics::unkept())
-}
-
-/// [`router_over`] of a server that keeps a book of its panics.
+/// [`router`] of a server that tells of its devices, and keeps a book of its panics.
 pub fn router_with(
     port: Arc<dyn ControlPort>,
     listen: String,
-    image: Option<PathBuf>,
-    device: DeviceTraits,
+    devices: DeviceFacts,
     panics: Panics,
 ) -> Router {
-    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), device, panics })
+    routes(Server { port, listen: listen.into(), devices: Arc::new(devices), panics })
 }
 
-/// What a server knows of its device, for whoever asks for its status; what is not known is absent.
+/// What a server knows of its devices beside what shards say, for whoever asks for its status.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceFacts {
+    /// Of all of them.
+    pub traits: DeviceTraits,
+    /// Of each, in the order of the shard's.
+    pub places: Vec<DevicePlace>,
+    /// Those that are not there.
+    pub missing: Vec<MissingDevice>,
+}
+
+/// Where a device is.
+#[derive(Clone, Debug, Default)]
+pub struct DevicePlace {
+    /// For people; absent of one in memory.
+    pub path: Option<String>,
+    /// The file that it lies in, if it lies in one.
+    pub file: Option<PathBuf>,
+}
+
+/// What a server knows of a device, for whoever asks for its status; what is not known is absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceTraits {
     /// Whether flash takes as long as the NAND would.
@@ -159,10 +169,8 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 struct Server {
     port: Arc<dyn ControlPort>,
     listen: Arc<str>,
-    device: DeviceTraits,
+    devices: Arc<DeviceFacts>,
     panics: Panics,
-    /// The file of the device, if it has one.
-    image: Option<Arc<std::path::Path>>,
 }
 
 tokio::task_local! {
@@ -220,8 +228,8 @@ impl Server {
 async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
     match server.ask(ControlRequest::Status).await? {
         ControlResponse::Status(status) => {
-            let mut status = convert::status(*status, &server.listen, server.image.as_deref());
-            let DeviceTraits { pacing, durability, volatile_cache } = server.device;
+            let mut status = convert::status(*status, &server.listen, &server.devices);
+            let DeviceTraits { pacing, durability, volatile_cache } = server.devices.traits;
             (status.pacing, status.durability, status.volatile_cache) = (pacing, durability, volatile_cache);
             let (count, last) = server.panics.summary();
             (status.panics, status.last_panic) = ((count > 0).then_some(count), last);

@@ -16,6 +16,7 @@ pub mod control_port;
 mod convert;
 mod device;
 mod drive;
+mod drives;
 mod emulated;
 pub mod error;
 mod extract;

@@ -4,6 +4,7 @@ use crate::error::warn;
 use crate::folder::Unfinished;
 use crate::http::DeviceTraits;
 use diecut_api::difference::Difference;
+use diecut_api::status::MissingDevice;
 use diecut_devices::{Device, Options};
 use diecut_reactor::IoFile;
 use diecut_shard::Nonces;
@@ -79,6 +80,15 @@ pub struct Opened {
     pub traits: DeviceTraits,
     /// Where what it asks for is carried out, if it asks for anything.
     pub io: Option<IoFile>,
+}
+
+/// All devices of a server, in the order of its set-up.
+pub struct AllOpened {
+    pub devices: Vec<Opened>,
+    /// Those of the pool that are not there.
+    pub missing: Vec<MissingDevice>,
+    /// How many these are of the pool's: a drive that never belonged to it is missed by the set-up only.
+    pub missing_count: u16,
     /// Of an emulated device: how shards begin anew on it after a panic, and how a recording makes its like.
     pub recipe: Option<Options>,
     pub news: News,

@@ -2,7 +2,7 @@
 
 use crate::error::{ServeError, file_error};
 use crate::{device, places};
-use diecut_api::setup::{Backing, Device as Wanted, Setup};
+use diecut_api::setup::{Backing, DeviceChoice, Setup};
 use std::path::PathBuf;
 
 /// Where a run is recorded.
@@ -22,19 +22,19 @@ impl Recording {
     pub(crate) fn create(&self, setup: &Setup) -> Result<std::fs::File, ServeError> {
         let image = places::image(setup);
         match device::wanted(setup)? {
-            Wanted::Drive(drive) => {
+            DeviceChoice::Drives(drives) => {
                 return Err(ServeError::Setup(format!(
                     "a recording holds what happens on an emulated device, and {} is a drive; leave --record out",
-                    drive.path.display()
+                    drives[0].path.display()
                 )));
             }
-            Wanted::Emulated(wanted) if wanted.backing == Backing::File && image.exists() => {
+            DeviceChoice::Emulated(wanted) if wanted.backing == Backing::File && image.exists() => {
                 return Err(ServeError::Setup(format!(
                     "a recording begins with a new device, but there is one already: {}; name another data folder (--data)",
                     image.display()
                 )));
             }
-            Wanted::Emulated(_) => {}
+            DeviceChoice::Emulated(_) => {}
         }
         use std::os::unix::fs::OpenOptionsExt;
         // It tells of names and addresses.

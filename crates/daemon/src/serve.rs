@@ -2,15 +2,15 @@
 //! stops on a signal.
 
 use crate::addresses::{dialled, resolve, resolve_advertised};
-use crate::announcement::{Announcement, about_room};
+use crate::announcement::{Announcement, DeviceLine, about_room};
 use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
 use crate::device;
 use crate::error::{ServeError, file_error, warn};
 use crate::folder::{DataFolder, looseness};
-use crate::http::{self, router_with};
-use crate::opened::{Age, Mark, News, Opened, Shown};
+use crate::http::{self, DeviceFacts, DevicePlace, DeviceTraits, router_with};
+use crate::opened::{Age, AllOpened, Mark, News, Opened, Shown};
 use crate::panics::{self, Panics};
 use crate::places;
 pub use crate::recording::Recording;
@@ -24,7 +24,7 @@ use diecut_devices::{Device, Options, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
 use diecut_shard::control::{ControlRequest, ControlResponse, Status, is_name_by_the_rule};
-use diecut_shard::{DeviceIndex, Shard, ShardConfig};
+use diecut_shard::{DeviceConfig, DeviceIndex, Shard, ShardConfig};
 use diecut_units::Time;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -112,7 +112,7 @@ async fn settle(
     port: &dyn ControlPort,
 ) -> Result<Status, ServeError> {
     let (age, of_device) = opened;
-    let told = |status: &Status| convert::status(status.clone(), listen, None);
+    let told = |status: &Status| convert::status(status.clone(), listen, &DeviceFacts::default());
     let mut status = status_of(port).await?;
     let pending = places::pending(setup);
     let is_new = match age {
@@ -170,11 +170,18 @@ fn room_of(
     Ok(about_room(&room, support, durability))
 }
 
-/// Starts the threads of shards on a device, and writes down what enters the one that is recorded.
+/// What is so of all devices: they last as long as the one that lasts least, and hosts flush if one of them wants that.
+fn traits_of(opened: &[Opened]) -> DeviceTraits {
+    let first = opened.first().map(|one| one.traits).unwrap_or_default();
+    let is_cached = opened.iter().any(|one| one.traits.volatile_cache == Some(true));
+    DeviceTraits { volatile_cache: first.volatile_cache.map(|_| is_cached), ..first }
+}
+
+/// Starts the threads of shards on devices, and writes down what enters the one that is recorded.
 fn start(
     reactor_config: &ReactorConfig,
     shards: u16,
-    (device, recipe): (Device, Option<Options>),
+    (mut devices, recipe): (Vec<(Device, DeviceConfig)>, Option<Options>),
     config: ShardConfig,
     panics: &Panics,
     recorded: Option<(&Recording, std::fs::File)>,
@@ -182,7 +189,10 @@ fn start(
     let Some((recording, file)) = recorded else {
         let mut first = config.clone();
         panics.fill(&mut first);
-        let makes = panics::makes(device, shards, &first);
+        let makes = match devices.len() {
+            1 => panics::makes(devices.remove(0).0, shards, &first),
+            _ => vec![panics::make_over(devices, &first)],
+        };
         // A drive is opened again by the next process only.
         let revival = recipe.map(|options| panics::revival(panics.clone(), options, shards, config));
         return Ok(Reactor::start_with(reactor_config, makes, revival)?);
@@ -190,6 +200,7 @@ fn start(
     let limits = RecordOptions { size_max_bytes: recording.size_max_bytes, ..RecordOptions::default() };
     // Looked at here, where a refusal can still be told; the shard's own clock starts on its thread.
     let options = recipe.expect("a recording of a drive was refused");
+    let (device, _) = devices.remove(0);
     let mut start = Start::new(device.emulated().profile(), &options, &config, Time::ZERO)?;
     let make = move |now: Time| {
         start.started_ns = now.0;
@@ -254,7 +265,7 @@ pub fn serve(
     let shards = setup.server.shards;
     let recording = serve_options.recording;
     check(setup, recording.is_some())?;
-    let wanted = device::wanted(setup)?;
+    let wanted = &device::wanted(setup)?;
     let listen = resolve("server.listen", &setup.server.listen)?;
     let advertised = resolve_advertised(&setup.server.advertise)?;
     let started_at = Instant::now();
@@ -264,15 +275,30 @@ pub fn serve(
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let opened = device::open(wanted, setup, serve_options.file, serve_options.is_profile_named)?;
-    check_shards(shards, opened.cut.geometry.channels)?;
-    let mut config = shards::config(setup, &opened)?;
-    let Opened { mut device, shown, traits, io, recipe, news, .. } = opened;
-    let Shown { name, place, what, file: image_file } = shown;
+    // Several devices are served by one shard.
+    check_shards(shards, opened.devices[0].cut.geometry.channels)?;
+    let (mut config, configs) = shards::config(setup, &opened)?;
+    let AllOpened { devices: opened, missing, recipe, news, .. } = opened;
     let News { age, made: [mut image, pending], mark, differences } = news;
-    let room = room_of(&device, image_file.as_deref(), traits.durability)?;
-    let private = [Some(setup.server.data.clone()), image_file.clone()];
-    private.iter().flatten().filter_map(|path| looseness(path)).for_each(|text| warn(&text));
-    tracing::info!(place, name, shards, "opening the device");
+    let traits = traits_of(&opened);
+    let (mut room, mut places, mut lines) = (String::new(), Vec::new(), Vec::new());
+    let mut private = vec![setup.server.data.clone()];
+    let (mut devices, mut io, mut rooms) = (Vec::new(), Vec::new(), None);
+    for ((number, one), config) in (0..).map(DeviceIndex).zip(opened).zip(configs) {
+        let Opened { mut device, shown: Shown { name, place, what, file }, traits, io: own_io, .. } = one;
+        room += &room_of(&device, file.as_deref(), traits.durability)?;
+        private.extend(file.clone());
+        tracing::info!(place, name, shards, "opening the device");
+        // A replay of a recording has no file system that takes its time.
+        if record_to.is_none() {
+            rooms = rooms.or(device.room_worker());
+        }
+        lines.push(DeviceLine { place: place.clone(), what });
+        places.push(DevicePlace { path: traits.durability.is_some().then_some(place), file });
+        io.extend(own_io.map(|file| (number, file)));
+        devices.push((device, config));
+    }
+    private.iter().filter_map(|path| looseness(path)).for_each(|text| warn(&text));
     config.target.advertised = if advertised.is_empty() { listen.clone() } else { advertised.clone() };
     let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
     config.target.memory.limit_bytes = memory.at_start();
@@ -283,20 +309,18 @@ pub fn serve(
     let newcomers = config.target.newcomers_max() * usize::from(shards);
     let connections = resources::connection_limits(limit, open, newcomers);
     let clients_max = resources::clients_max(limit, open);
-    // A replay of a recording has no file system that takes its time.
-    let rooms = if record_to.is_none() { device.room_worker() } else { None };
     let reactor_config = ReactorConfig {
         listen,
         is_closed: true,
         blocks,
         connections,
-        io: io.map(|file| (DeviceIndex(0), file)).into_iter().collect(),
+        io,
         rooms,
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),
     };
     let reactor =
-        start(&reactor_config, shards, (device, recipe), config, &panics, recording.zip(record_to))?;
+        start(&reactor_config, shards, (devices, recipe), config, &panics, recording.zip(record_to))?;
     // What is open of the device is the threads' alone, so that they can open it again.
     drop(reactor_config);
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
@@ -339,11 +363,19 @@ pub fn serve(
         tracing::info!(path = %socket.display(), "listening, administrators");
         warn_about(&status);
         let memory = &memory.describe(rest_bytes);
-        let lines =
-            Announcement { listen: &listen, told: &told, place: &place, what, room: &room, memory, socket };
+        let lines = Announcement {
+            listen: &listen,
+            told: &told,
+            devices: &lines,
+            missing: &missing,
+            room: &room,
+            memory,
+            socket,
+        };
         announce(&lines.text(&status, traits));
         let stopped = signals::stop_of(signals);
-        let routes = router_with(Arc::clone(&port), listen, image_file, traits, panics);
+        let facts = DeviceFacts { traits, places, missing };
+        let routes = router_with(Arc::clone(&port), listen, facts, panics);
         tokio::select! {
             never = http::serve(listener, routes, clients_max) => match never {},
             _ = stopped => {}

@@ -1,32 +1,47 @@
 //! What a set-up says of shards and of the pool of erase blocks that they divide.
 
 use crate::error::{ServeError, file_error};
-use crate::opened::Opened;
+use crate::opened::{AllOpened, Opened};
 use diecut_api::setup::Setup;
-use diecut_shard::{BucketSize, DeviceShaper, PoolConfig, ShardConfig, TokenUnit};
+use diecut_shard::{BucketSize, DeviceConfig, DeviceShaper, PoolConfig, ShardConfig, TokenUnit};
 use diecut_spec::Amount;
 use diecut_units::{Geometry, Span};
 use std::path::Path;
 
-/// What each shard is made with, but for addresses and limits of memory.
+/// What each shard is made with, but for addresses and limits of memory, and what is said of each device.
 ///
 /// # Errors
 /// Names the key that asks for what cannot be.
-pub fn config(setup: &Setup, opened: &Opened) -> Result<ShardConfig, ServeError> {
+pub fn config(setup: &Setup, opened: &AllOpened) -> Result<(ShardConfig, Vec<DeviceConfig>), ServeError> {
+    let devices = opened.devices.iter().map(|one| device_config(setup, one));
+    let devices = devices.collect::<Result<Vec<DeviceConfig>, ServeError>>()?;
+    let first = devices.first().expect("a server has a device").clone();
     let mut config = ShardConfig {
-        pool: pool_config(&setup.pool, &opened.cut.geometry)?,
-        device_name: opened.shown.name.clone(),
-        volatile_cache: opened.traits.volatile_cache == Some(true),
+        pool: first.pool,
+        device_name: first.name,
+        volatile_cache: first.volatile_cache,
+        missing_devices: opened.missing_count,
         new_pool_uuid: random_uuid()?,
         slow_after: slow_after(setup.server.slow_after_us)?,
         ..ShardConfig::default()
     };
     config.admission.device_shaper = device_shaper(&setup.pool, setup.server.shards)?;
-    config.pool.nonces = opened.cut.nonces;
+    Ok((config, devices))
+}
+
+/// What is said of one device.
+fn device_config(setup: &Setup, opened: &Opened) -> Result<DeviceConfig, ServeError> {
+    let mut pool = pool_config(&setup.pool, &opened.cut.geometry)?;
+    pool.nonces = opened.cut.nonces;
     if let Some(cycles) = opened.cut.endurance_cycles {
-        config.pool.wear.endurance_cycles = cycles.max(1);
+        pool.wear.endurance_cycles = cycles.max(1);
     }
-    Ok(config)
+    Ok(DeviceConfig {
+        name: opened.shown.name.clone(),
+        pool,
+        volatile_cache: opened.traits.volatile_cache == Some(true),
+        makes_pool: false,
+    })
 }
 
 /// From how long on a command is slow. Below a few microseconds every one would be.

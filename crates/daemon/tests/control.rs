@@ -36,7 +36,7 @@ fn with_server(scenario: impl FnOnce(&Path, &Port)) {
     let port = Arc::new(Port::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let listener = runtime.block_on(async { tokio::net::UnixListener::bind(&socket) }).unwrap();
-    let router = diecut_daemon::http::router(port.clone(), "127.0.0.1:4420".to_owned(), None);
+    let router = diecut_daemon::http::router(port.clone(), "127.0.0.1:4420".to_owned());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = std::thread::spawn(move || {
         runtime.block_on(async {

@@ -35,7 +35,7 @@ const VERSION: u32 = 1;
 /// Features that this reader understands.
 const FEATURES_KNOWN: u64 = 0;
 /// Most devices of a pool.
-const DEVICES_MAX: usize = 64;
+pub const DEVICES_MAX: usize = 64;
 /// Where the first copy lies.
 const FIRST_OFFSET: u64 = 64 << 10;
 

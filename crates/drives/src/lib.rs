@@ -23,7 +23,7 @@ mod medium;
 mod pool;
 mod shape;
 
-pub use label::{Label, LabelCopy, LabelDevice, LabelError, Membership};
+pub use label::{DEVICES_MAX, Label, LabelCopy, LabelDevice, LabelError, Membership};
 pub use medium::DriveMedium;
 pub use pool::{PoolError, PoolOpening, View, open_pool};
 pub use shape::{DriveShape, ShapeError};

@@ -267,8 +267,22 @@ fn begin_leftovers<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, jobs:
     opening.was_unclean = !next.pool.closed;
     next.pool.unclean_starts += u64::from(!next.pool.closed);
     next.pool.closed = false;
+    name_devices(here, &mut next);
     steps.push(Step::Persist);
     jobs.begin(Reply::Nobody, here.registry.state.clone(), next, steps);
+}
+
+/// vSSDs name the devices that they lie on as these are called now, so that one that is away later has a name.
+fn name_devices<M: Divide>(here: &Owners<M>, state: &mut State) {
+    let devices = &here.plane.flash.devices;
+    if devices.len() == 1 && here.config.missing_devices == 0 {
+        return;
+    }
+    for record in state.vssds.values_mut() {
+        if let Some(device) = devices.find(VssdId(record.number)) {
+            record.spec.device = Some(devices.get(device).config.name.clone());
+        }
+    }
 }
 
 /// Opens what hosts see. The shard takes what came meanwhile then.

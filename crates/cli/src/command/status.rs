@@ -86,6 +86,9 @@ fn show(status: &status::Status) {
         ],
         devices,
     );
+    for one in &status.missing_devices {
+        say!("warning: device {} is not there: {}", one.name, one.reason);
+    }
     for file in status.devices.iter().filter_map(|device| device.file.as_ref()) {
         say!(
             "{}: takes {} now and grows to {}; its file system has {} free",

@@ -215,7 +215,10 @@ pub(super) fn row(vssd: &VssdStatus) -> Vec<String> {
         vssd.vssd.tenant.clone(),
         vssd.vssd.isolation.name().to_string(),
         serves(&vssd.vssd),
-        vssd.placement.text(),
+        match &vssd.vssd.device {
+            Some(device) => format!("{device}: {}", vssd.placement.text()),
+            None => vssd.placement.text(),
+        },
         vssd.physical.to_string(),
         vssd.exported.to_string(),
         vssd.effective_over_provisioning_permille

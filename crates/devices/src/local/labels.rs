@@ -212,6 +212,22 @@ pub fn format(
     force: bool,
     fill: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), LabelingError> {
+    check_format(place, contents, label, force)?;
+    clear(place, contents)?;
+    fill().map_err(LabelingError::Filling)?;
+    write_copies(place, label, LabelCopy::First)
+}
+
+/// What [`format()`] refuses, without writing anything.
+///
+/// # Errors
+/// As [`format()`].
+pub fn check_format(
+    place: &impl LabelPlace,
+    contents: &Contents,
+    label: &Label,
+    force: bool,
+) -> Result<(), LabelingError> {
     let (size_bytes, needed_bytes) = (place.size_bytes(), label.shape.needed_bytes());
     if size_bytes < needed_bytes {
         return Err(LabelingError::TooSmall { size_bytes, needed_bytes });
@@ -229,6 +245,11 @@ pub fn format(
     if !force && !contents.is_free() {
         return Err(LabelingError::Holds(contents.words()));
     }
+    Ok(())
+}
+
+fn clear(place: &mut impl LabelPlace, contents: &Contents) -> Result<(), LabelingError> {
+    let size_bytes = place.size_bytes();
     // Nobody else takes the drive for theirs afterwards. Signatures lie at the ends, or in blocks of their own.
     let end = LabelCopy::Second.offset(size_bytes);
     zero(place, 0, MARGIN_BYTES)?;
@@ -237,9 +258,7 @@ pub fn format(
         let begin = offset / BLOCK_BYTES * BLOCK_BYTES;
         zero(place, begin, BLOCK_BYTES.min(size_bytes - begin))?;
     }
-    place.flush().map_err(failed("flushed"))?;
-    fill().map_err(LabelingError::Filling)?;
-    write_copies(place, label, LabelCopy::First)
+    place.flush().map_err(failed("flushed"))
 }
 
 fn zero(place: &mut impl LabelPlace, begin: u64, len: u64) -> Result<(), LabelingError> {
@@ -307,10 +326,48 @@ impl LocalDevice {
         force: bool,
         fill: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), LabelingError> {
+        self.check_format(label, force)?;
+        self.clear()?;
+        fill().map_err(LabelingError::Filling)?;
+        self.give_label(label)
+    }
+
+    fn look(&self) -> Result<Contents, LabelingError> {
+        Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"))
+    }
+
+    /// Whether it can be formatted; see [`check_format`]. Nothing is written.
+    ///
+    /// # Errors
+    /// See [`check_format`].
+    pub fn check_format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
+        check_format(&self.buffered()?, &self.look()?, label, force)
+    }
+
+    /// Zeroes what is recognized on it, and both of its margins: the first step of [`LocalDevice::format`], where several drives are formatted
+    /// together.
+    ///
+    /// # Errors
+    /// If the drive cannot be read or written.
+    ///
+    /// # Panics
+    /// If it was opened to look at only.
+    pub fn clear(&self) -> Result<(), LabelingError> {
         assert_eq!(self.access(), Access::Own, "what is written to is owned");
-        let look = || Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"));
-        format(&mut self.buffered()?, &look()?, label, force, fill)?;
-        let rest = look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
+        clear(&mut self.buffered()?, &self.look()?)
+    }
+
+    /// Gives it a label, the last step, when what that promises is there.
+    ///
+    /// # Errors
+    /// If the drive cannot be written, or something else is recognized on it afterwards.
+    ///
+    /// # Panics
+    /// If it was opened to look at only.
+    pub fn give_label(&self, label: &Label) -> Result<(), LabelingError> {
+        assert_eq!(self.access(), Access::Own, "what is written to is owned");
+        write_copies(&mut self.buffered()?, label, LabelCopy::First)?;
+        let rest = self.look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
         let rest: Vec<String> = rest.map(|found| found.words()).collect();
         if rest.is_empty() { Ok(()) } else { Err(LabelingError::Remains(rest)) }
     }

@@ -1,4 +1,4 @@
-//! `diecut device format`: makes a file or a block device a device.
+//! `diecut device format`: makes files or block devices devices of one pool.
 
 use super::{Cut, Shape, complain};
 use crate::print;
@@ -12,12 +12,13 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Format {
-    /// Block device or file.
-    path: PathBuf,
+    /// Block devices or files. Several are one pool, which one server serves.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
     /// Also where something else was recognized on it, which is lost then.
     #[arg(long)]
     force: bool,
-    /// Make a new file of this size, which takes room on its file system as it fills.
+    /// Make new files of this size, which take room on their file system as they fill.
     #[arg(long)]
     size: Option<Size>,
     #[command(flatten)]
@@ -36,31 +37,42 @@ struct MadeDevice {
 impl Format {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
-        let Format { path, force, size, cut } = self;
-        let is_block = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
+        let Format { paths, force, size, cut } = self;
         let options = FormatOptions {
             force,
             lanes: cut.lanes,
             block_size_bytes: cut.erase_block.map(|size| size.bytes()),
             size_bytes: size.map(|size| size.bytes()),
         };
-        let Formatted { device, pool, shape } = match format(&path, options) {
+        let formatted = match format(&paths, options) {
             Ok(formatted) => formatted,
             Err(error) => {
                 return complain(&error.to_string(), json);
             }
         };
-        let made =
-            MadeDevice { path, device: device.to_string(), pool: pool.to_string(), shape: shape.into() };
+        let made = formatted.into_iter().map(|Formatted { path, device, pool, shape }| MadeDevice {
+            path,
+            device: device.to_string(),
+            pool: pool.to_string(),
+            shape: shape.into(),
+        });
+        let made: Vec<MadeDevice> = made.collect();
         if json {
             print::json(&made);
             return ExitCode::SUCCESS;
         }
-        let (path, kind) = (made.path.display(), if is_block { "block" } else { "file" });
-        print::line(&format!("{path} is the device {device} now: {}", made.shape.words()));
-        print::line(&format!(
-            "A server serves it with this in its set-up (docs/setup.md):\n\n[device]\nkind = \"{kind}\"\npath = \"{path}\""
-        ));
+        for one in &made {
+            let path = one.path.display();
+            print::line(&format!("{path} is the device {} now: {}", one.device, one.shape.words()));
+        }
+        let it = if made.len() == 1 { "it" } else { "them, which are one pool," };
+        print::line(&format!("A server serves {it} with this in its set-up (docs/setup.md):\n"));
+        let table = if made.len() == 1 { "[device]" } else { "[[device]]" };
+        for MadeDevice { path, .. } in &made {
+            let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+            let kind = if is_block { "block" } else { "file" };
+            print::line(&format!("{table}\nkind = \"{kind}\"\npath = \"{}\"", path.display()));
+        }
         ExitCode::SUCCESS
     }
 }

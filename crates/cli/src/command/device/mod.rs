@@ -1,6 +1,9 @@
-//! `diecut device`: files and block devices of this machine, without a server.
+//! `diecut device`: files and block devices of this machine, and the devices of a server.
 
 mod format;
+mod list;
+
+pub use list::list;
 
 use crate::print;
 use clap::{Args, Subcommand};
@@ -20,7 +23,9 @@ const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth
 pub enum Device {
     /// Say what files and block devices are, what lies on them, and whether diecut would take them. Nothing is written.
     Identify(Identify),
-    /// Make a file or a block device a device that a server can serve. What it holds is lost.
+    /// List the devices of a running server, and those of its pool that are not there.
+    List,
+    /// Make files or block devices a pool that a server can serve. What they hold is lost.
     Format(format::Format),
 }
 
@@ -117,11 +122,20 @@ struct Labelled {
 
 impl Device {
     /// Carries it out, and prints what came of it.
+    ///
+    /// # Panics
+    /// If a server is to be asked ([`list`]).
     pub fn run(self, json: bool) -> ExitCode {
         match self {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
+            Device::List => unreachable!("a server is asked"),
         }
+    }
+
+    /// Whether a server is asked.
+    pub fn asks_server(&self) -> bool {
+        matches!(self, Device::List)
     }
 }
 

@@ -1,0 +1,55 @@
+//! `diecut device list`: the devices of a running server.
+
+use crate::client::{Client, ClientError};
+use crate::print;
+use diecut_api::status::{DeviceStatus, MissingDevice};
+use serde::Serialize;
+
+/// A device, there or not.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed<'a> {
+    There(&'a DeviceStatus),
+    Missing(&'a MissingDevice),
+}
+
+const HEADER: [&str; 7] =
+    ["device", "state", "path", "channels x dies", "raw", "free channels / dies", "bad blocks"];
+
+fn row(device: &DeviceStatus) -> Vec<String> {
+    vec![
+        device.name.clone(),
+        "there".to_owned(),
+        device.path.clone().unwrap_or_else(|| "memory".to_owned()),
+        format!("{} x {}", device.channels, device.dies_per_channel),
+        device.raw_capacity.to_string(),
+        format!("{} / {}", device.free_channels, device.free_dies),
+        device.bad_erase_blocks.to_string(),
+    ]
+}
+
+fn missing_row(device: &MissingDevice) -> Vec<String> {
+    let none = || "-".to_owned();
+    let path = device.path.clone().unwrap_or_else(none);
+    vec![device.name.clone(), "not there".to_owned(), path, none(), none(), none(), none()]
+}
+
+/// Prints them.
+///
+/// # Errors
+/// What asking the server brings.
+pub async fn list(client: &Client, json: bool) -> Result<(), ClientError> {
+    let status = client.status().await?;
+    if json {
+        let there = status.devices.iter().map(Listed::There);
+        let all: Vec<Listed<'_>> = there.chain(status.missing_devices.iter().map(Listed::Missing)).collect();
+        print::json(&all);
+        return Ok(());
+    }
+    let rows = status.devices.iter().map(row).chain(status.missing_devices.iter().map(missing_row));
+    print::table(&HEADER, rows.collect());
+    for one in &status.missing_devices {
+        print::line(&format!("{} is not there: {}", one.name, one.reason));
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! A server on several drives that are one pool: what lies where, and what is served when one of them is not there.
+
+mod host;
+mod served;
+
+use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_units::Buffer;
+use host::Host;
+use served::{Server, assert_says, done, refused};
+use std::path::Path;
+
+const LBA_BYTES: usize = 4096;
+const DRIVES: [&str; 3] = ["a", "b", "c"];
+
+/// The set-up's table of a drive.
+fn device(path: &str) -> String {
+    format!("[[device]]\nkind = \"file\"\npath = \"drive-{path}\"\nname = \"{path}\"\n")
+}
+
+/// A tenant with a volume on a drive of its own.
+fn tenant(name: &str) -> String {
+    format!(
+        "[[tenant]]\nname = \"{name}\"\n[[vssd]]\nname = \"fast-{name}\"\ntenant = \"{name}\"\ndevice = \"{name}\"\n\
+         isolation = \"channel\"\ncapacity = \"32 MiB\"\n[[volume]]\nname = \"data-{name}\"\nvssd = \"fast-{name}\"\nsize = \"8 MiB\"\n\
+         [[subsystem]]\nnqn = \"nqn.2026-11.org.diecut:{name}\"\ntenant = \"{name}\"\nallow_any_host = true\n\
+         [[subsystem.namespaces]]\nnsid = 1\nvolume = \"data-{name}\"\n"
+    )
+}
+
+fn write_setup(folder: &Path, drives: &[&str]) {
+    let devices: String = drives.iter().map(|path| device(path)).collect();
+    let tenants: String = DRIVES.iter().map(|name| tenant(name)).collect();
+    std::fs::write(folder.join("setup.toml"), devices + &tenants).unwrap();
+}
+
+/// A folder with three drives that are one pool, and a set-up.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    write_setup(folder.path(), &DRIVES);
+    format(folder.path(), &["drive-a", "drive-b", "drive-c"]);
+    folder
+}
+
+fn format(folder: &Path, paths: &[&str]) -> serde_json::Value {
+    let arguments = ["--json", "device", "format", "--erase-block", "1M", "--lanes", "4", "--size", "200M"];
+    serde_json::from_str(&done(folder, &[&arguments, paths].concat())).unwrap()
+}
+
+fn ask(folder: &Path, arguments: &[&str]) -> serde_json::Value {
+    let arguments = [&["--json", "--socket", "control.sock"], arguments].concat();
+    serde_json::from_str(&done(folder, &arguments)).unwrap()
+}
+
+fn run(host: &mut Host, command: Command) -> Collect {
+    host.queue.submit(Token(1), command);
+    let mut sink = Collect::default();
+    while sink.completions.is_empty() {
+        host.exchange(&mut sink).unwrap();
+    }
+    assert!(sink.completions[0].status.is_success(), "{:?}", sink.completions);
+    sink
+}
+
+const SPAN: LbaSpan = LbaSpan { nsid: 1, first: 100, count: 16 };
+
+fn write(server: &Server, tenant: &str, byte: u8) {
+    let mut host = Host::connect(server.socket_address(), tenant).unwrap();
+    let data = Buffer::copy_from(&[byte; 16 * LBA_BYTES]);
+    run(&mut host, Command::Write { span: SPAN, data, force_unit_access: true });
+}
+
+fn holds(server: &Server, tenant: &str, byte: u8) {
+    let mut host = Host::connect(server.socket_address(), tenant).unwrap();
+    let sink = run(&mut host, Command::Read { span: SPAN, length_bytes: 16 * LBA_BYTES as u32 });
+    assert!(sink.data[&Token(1)].iter().all(|found| *found == byte), "what {tenant} wrote");
+}
+
+fn names(list: &serde_json::Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Goal: three drives are one pool, in whichever order they are named and by whichever path; without one of them the rest is served and said, and
+/// with all of them all is there again.
+#[test]
+fn three_drives_are_served_and_two_of_them() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    for name in DRIVES {
+        assert_says(&server.announced, &["device", &format!("{name} in drive-{name}")]);
+        assert_says(&server.announced, &["vSSD", &format!("fast-{name}: on {name}, channel/die")]);
+    }
+    assert_says(&server.announced, &["durability", "machine"]);
+    for (at, tenant) in (1..).zip(DRIVES) {
+        write(&server, tenant, at);
+    }
+    let status = ask(folder, &["status"]);
+    assert_eq!(names(&status["devices"]), DRIVES);
+    for (device, tenant) in status["devices"].as_array().unwrap().iter().zip(DRIVES) {
+        assert!(device["free_channels"].as_u64() < device["channels"].as_u64(), "each has a vSSD: {device}");
+        let vssd = ask(folder, &["vssd", "show", &format!("fast-{tenant}")]);
+        assert_eq!(vssd["device"], tenant);
+    }
+    assert_eq!(names(&ask(folder, &["device", "list"])), DRIVES);
+    server.kill();
+
+    // Another order, and the path of one has changed.
+    std::fs::rename(folder.join("drive-b"), folder.join("drive-x")).unwrap();
+    let moved = device("b").replace("drive-b", "drive-x");
+    let tenants: String = DRIVES.iter().map(|name| tenant(name)).collect();
+    std::fs::write(folder.join("setup.toml"), device("c") + &moved + &device("a") + &tenants).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    for (at, tenant) in (1..).zip(DRIVES) {
+        holds(&server, tenant, at);
+    }
+    server.stop();
+
+    // One is away.
+    std::fs::rename(folder.join("drive-x"), folder.join("away")).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    assert_says(&server.announced, &["missing", "b: ", "drive-x", "see whether the drive is there"]);
+    holds(&server, "a", 1);
+    write(&server, "c", 33);
+    let status = ask(folder, &["status"]);
+    assert_eq!(status["missing_devices"][0]["name"], "b");
+    let vssd = ask(folder, &["vssd", "show", "fast-b"]);
+    assert_eq!(vssd["read_only_reason"], "its device \"b\" is not there");
+    let said = refused(folder, &["--socket", "control.sock", "vssd", "delete", "fast-b", "--yes"]);
+    assert_says(&said, &["its device \"b\" is not there"]);
+    ask(folder, &["tenant", "create", "late"]);
+    assert_eq!(names(&ask(folder, &["device", "list"])), ["c", "a", "b"]);
+    assert_says(&done(folder, &["--socket", "control.sock", "device", "list"]), &["not there"]);
+    server.kill();
+
+    // It is back, and missed a change.
+    std::fs::rename(folder.join("away"), folder.join("drive-b")).unwrap();
+    write_setup(folder, &["b", "a", "c"]);
+    let server = Server::in_folder(folder, &[]);
+    holds(&server, "b", 2);
+    holds(&server, "c", 33);
+    assert!(names(&ask(folder, &["status"])["tenants"]).contains(&"late".to_owned()));
+    server.stop();
+}
+
+/// Goal: too few drives, drives of two pools, copies, and drives that nobody formatted are refused by name, with what to do.
+#[test]
+fn pools_that_are_not_whole_are_refused_by_name() {
+    let folder = folder();
+    let folder = folder.path();
+    let is_refused = |words: &[&str]| {
+        let said =
+            refused(folder, &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0"]);
+        assert_says(&said, words);
+    };
+    Server::in_folder(folder, &[]).stop();
+    write_setup(folder, &["a"]);
+    is_refused(&["1 of 3 devices", "more than half", "drive-b", "drive-c", "Name them in the set-up"]);
+    std::fs::copy(folder.join("drive-a"), folder.join("drive-d")).unwrap();
+    write_setup(folder, &["a", "b", "c", "d"]);
+    is_refused(&["drive-a and ", "drive-d", "one is a copy of the other"]);
+    std::fs::remove_file(folder.join("drive-d")).unwrap();
+    format(folder, &["drive-d"]);
+    is_refused(&["drive-a", "drive-d", "belongs to the pool", "a server has one"]);
+    let mixed = device("a") + &device("b") + "[[device]]\nprofile = \"tiny\"\n";
+    std::fs::write(folder.join("setup.toml"), mixed).unwrap();
+    is_refused(&["3 devices", "emulated", "start a server of its own"]);
+    write_setup(folder, &["a", "b", "c"]);
+    let said = refused(
+        folder,
+        &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards", "2"],
+    );
+    assert_says(&said, &["a, b, c are served by one shard", "set it to 1"]);
+    // A whole format, or none: the second one is not free, so the first one is not touched.
+    let before = std::fs::read(folder.join("drive-d")).unwrap();
+    std::fs::write(folder.join("drive-e"), [b"XFSB".as_slice(), &[0; 1 << 20]].concat()).unwrap();
+    std::fs::File::options().write(true).open(folder.join("drive-e")).unwrap().set_len(200 << 20).unwrap();
+    std::fs::remove_file(folder.join("drive-d")).unwrap();
+    std::fs::File::create(folder.join("drive-d")).unwrap().set_len(200 << 20).unwrap();
+    let said =
+        refused(folder, &["device", "format", "drive-d", "drive-e", "--erase-block", "1M", "--lanes", "4"]);
+    assert_says(&said, &["drive-e", "XFS"]);
+    assert!(
+        std::fs::read(folder.join("drive-d")).unwrap().iter().all(|byte| *byte == 0),
+        "it was not touched"
+    );
+    assert_eq!(before.len(), 200 << 20);
+    assert_says(&refused(folder, &["device", "format", "drive-d", "drive-d"]), &["drive-d", "named twice"]);
+}

@@ -1,0 +1,193 @@
+//! The drives of a server: one pool, found by their labels. Those that are not there are named, and the rest is served if it is more than half.
+
+use crate::drive::Held;
+use crate::error::{ServeError, warn};
+use crate::folder::Unfinished;
+use crate::opened::{Age, AllOpened, Mark, News};
+use crate::places;
+use diecut_api::setup::{DriveDevice as Wanted, Setup};
+use diecut_api::status::MissingDevice;
+use diecut_devices::{PoolError, open_pool};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Opens the drives for this process alone.
+///
+/// # Errors
+/// Names the drive, what is wrong with it, and what to do.
+pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> {
+    if setup.server.shards != 1 {
+        let names: Vec<String> = wanted.iter().map(|one| one.shown_name()).collect();
+        return Err(ServeError::Setup(format!(
+            "{} {} served by one shard, but server.shards = {}: set it to 1",
+            names.join(", "),
+            if names.len() == 1 { "is" } else { "are" },
+            setup.server.shards
+        )));
+    }
+    let mut missing = Vec::new();
+    let mut held: Vec<(&Wanted, Held)> = Vec::new();
+    for &one in wanted {
+        match Held::take(one) {
+            Ok(drive) => held.push((one, drive)),
+            // Nothing could be served without the only one.
+            Err(error) if wanted.len() == 1 => return Err(error),
+            Err(error) => missing.push(not_there(one, error.to_string())),
+        }
+    }
+    check_one_pool(&held)?;
+    let known = known(setup);
+    let labels: Vec<_> = held.iter().map(|(_, drive)| drive.label.clone()).collect();
+    let opening = open_pool(&labels, false).map_err(|error| refused(&error, &held, &known, &missing))?;
+    let absent = opening.missing.len();
+    let mut outdated: Vec<usize> = opening.stale.iter().chain(&opening.strangers).copied().collect();
+    outdated.sort_unstable();
+    for at in outdated.into_iter().rev() {
+        let (one, _) = held.remove(at);
+        missing
+            .push(not_there(one, "its label is of an older view of the pool: it missed changes".to_owned()));
+    }
+    missing.extend(unnamed(&opening.missing, &missing, &known));
+    for one in &missing {
+        warn(&format!(
+            "device \"{}\" is not there, and what lies on it is not served: {}",
+            one.name, one.reason
+        ));
+    }
+    let age = age(setup, &held, &known)?;
+    let text = served_lines(&held, &known);
+    let mark = Some(Mark { path: places::drives_made(setup), text });
+    let mut devices = Vec::new();
+    for (one, mut drive) in held {
+        drive.mend_label()?;
+        devices.push(drive.open(one)?);
+    }
+    let made = [Unfinished::none(), Unfinished::none()];
+    let news = News { age, made, mark, differences: Vec::new() };
+    Ok(AllOpened { devices, missing_count: absent as u16, missing, recipe: None, news })
+}
+
+/// Devices of the pool that are not there, as far as they are none of those that the set-up names.
+fn unnamed(
+    absent: &[[u8; 16]],
+    named: &[MissingDevice],
+    known: &BTreeMap<Uuid, String>,
+) -> Vec<MissingDevice> {
+    let is_named = |path: &String| named.iter().any(|one| one.path.as_ref() == Some(path));
+    // Any of these may be one that was never served from this data folder.
+    let mut unknown =
+        named.iter().filter(|one| !known.values().any(|path| one.path.as_ref() == Some(path))).count();
+    let mut found = Vec::new();
+    for device in absent.iter().map(|device| Uuid::from_bytes(*device)) {
+        let path = known.get(&device);
+        if path.is_some_and(is_named) {
+            continue;
+        }
+        if path.is_none() && unknown > 0 {
+            unknown -= 1;
+            continue;
+        }
+        found.push(MissingDevice {
+            name: path.cloned().unwrap_or_else(|| device.to_string()),
+            path: path.cloned(),
+            reason: format!("the pool has it as device {device}, and the set-up does not name it"),
+        });
+    }
+    found
+}
+
+fn not_there(wanted: &Wanted, reason: String) -> MissingDevice {
+    MissingDevice { name: wanted.shown_name(), path: Some(wanted.path.display().to_string()), reason }
+}
+
+/// Drives of two pools are a slip of whoever wrote the set-up.
+fn check_one_pool(held: &[(&Wanted, Held)]) -> Result<(), ServeError> {
+    let Some(((first, one), rest)) = held.split_first() else { return Ok(()) };
+    let Some((other, of_other)) = rest.iter().find(|(_, drive)| drive.label.server != one.label.server)
+    else {
+        return Ok(());
+    };
+    let pool = |drive: &Held| Uuid::from_bytes(drive.label.server);
+    Err(ServeError::Setup(format!(
+        "{} belongs to the pool {} and {} to the pool {}: a server has one. Start one for each, or format them together (`diecut device format \
+         PATH PATH`), which loses what they hold",
+        first.path.display(),
+        pool(one),
+        other.path.display(),
+        pool(of_other)
+    )))
+}
+
+/// Why labels make no pool.
+fn refused(
+    error: &PoolError,
+    held: &[(&Wanted, Held)],
+    known: &BTreeMap<Uuid, String>,
+    missing: &[MissingDevice],
+) -> ServeError {
+    let mut text = match error {
+        PoolError::Empty if held.is_empty() => "none of the devices is there".to_owned(),
+        PoolError::Empty => "no device of the set-up belongs to a pool by its own label".to_owned(),
+        PoolError::Twice(device) => {
+            let device = Uuid::from_bytes(*device);
+            let copies = held.iter().filter(|(_, drive)| drive.device() == device);
+            let paths: Vec<String> = copies.map(|(one, _)| one.path.display().to_string()).collect();
+            format!(
+                "{} have the label of one device: one is a copy of the other; take one of them away",
+                paths.join(" and ")
+            )
+        }
+        PoolError::NoMajority { present, needed_of, missing } => {
+            let names = missing.iter().map(|device| {
+                let device = Uuid::from_bytes(*device);
+                known.get(&device).map_or_else(|| device.to_string(), |path| format!("{device} ({path})"))
+            });
+            let names: Vec<String> = names.collect();
+            format!(
+                "{present} of {needed_of} devices of the pool are there, and it takes more than half of them, because others could have gone on \
+                 without these; missing: {}. Name them in the set-up, all of them",
+                names.join(", ")
+            )
+        }
+    };
+    for one in missing {
+        text += &format!("\n{}: {}", one.name, one.reason);
+    }
+    ServeError::Setup(text)
+}
+
+/// Devices that were served from the data folder, with their paths.
+fn known(setup: &Setup) -> BTreeMap<Uuid, String> {
+    let text = std::fs::read_to_string(places::drives_made(setup)).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(device, path)| Some((device.parse().ok()?, path.to_owned()))).collect()
+}
+
+/// What the data folder keeps of them: those that were there before stay known.
+fn served_lines(held: &[(&Wanted, Held)], known: &BTreeMap<Uuid, String>) -> String {
+    let mut lines = known.clone();
+    lines.extend(held.iter().map(|(one, drive)| (drive.device(), one.path.display().to_string())));
+    lines.into_iter().map(|(device, path)| format!("{device} {path}\n")).collect()
+}
+
+/// Whether they are the drives that were served from the data folder.
+fn age(setup: &Setup, held: &[(&Wanted, Held)], known: &BTreeMap<Uuid, String>) -> Result<Age, ServeError> {
+    if known.is_empty() {
+        return Ok(Age::Unserved);
+    }
+    if held.iter().any(|(_, drive)| known.contains_key(&drive.device())) {
+        return Ok(Age::Served);
+    }
+    let there: Vec<String> = held
+        .iter()
+        .map(|(one, drive)| format!("{} is the device {}", one.path.display(), drive.device()))
+        .collect();
+    let others: Vec<String> = known.iter().map(|(device, path)| format!("{device} {path}")).collect();
+    Err(ServeError::Setup(format!(
+        "{}, and this data folder is that of another one ({}): hosts would not find what is there. Name the path of that \
+         one, or another data folder (--data), or remove {}",
+        there.join(", "),
+        others.join(", "),
+        places::drives_made(setup).display()
+    )))
+}
