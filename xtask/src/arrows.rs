@@ -49,9 +49,9 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("recording", &["media", "devices", "nvme", "shard", "blockspace"]),
-    ("reactor", &["media", "devices", "shard", "blockspace"]),
+    ("reactor", &["media", "devices", "nvme", "remote", "shard", "blockspace"]),
     ("api", &["spec"]),
-    ("daemon", &["spec", "devices", "api", "shard", "recording", "reactor"]),
+    ("daemon", &["media", "nvme", "spec", "devices", "remote", "api", "shard", "recording", "reactor"]),
     (
         "sim",
         &[
@@ -74,7 +74,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("load", &["initiator", "nvme"]),
     ("hostile", &["load", "nvme"]),
     ("probe", &["devices"]),
-    ("cli", &["spec", "drives", "devices", "api", "daemon", "sim", "load", "probe"]),
+    ("cli", &["spec", "drives", "devices", "remote", "api", "daemon", "sim", "load", "probe"]),
     (
         "bench",
         &[

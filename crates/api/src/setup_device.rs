@@ -96,14 +96,46 @@ impl DriveDevice {
     }
 }
 
+/// A namespace of an NVMe/TCP target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteDevice {
+    /// Where the target listens, as HOST:PORT.
+    pub address: String,
+    /// NQN of the subsystem.
+    pub subsystem: String,
+    /// The namespace's number in it.
+    pub nsid: u32,
+    /// NQN of this server as a host, which the target may have to allow. If absent, one is made and kept in the data folder (`remote.host`).
+    pub host_nqn: Option<String>,
+    /// How long hosts' commands wait for a target that does not answer, until they fail with a status that tells hosts to try again; 20000 (20 s) if
+    /// absent.
+    pub patience_ms: Option<u64>,
+    /// What it is called in reports; address, subsystem and number if absent.
+    pub name: Option<String>,
+}
+
+impl RemoteDevice {
+    /// Where it is.
+    pub fn place(&self) -> String {
+        format!("{}/{}/{}", self.address, self.subsystem, self.nsid)
+    }
+
+    /// What it is called in reports.
+    pub fn shown_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.place())
+    }
+}
+
 /// A device, of one of the kinds that there are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Table", into = "Table")]
 pub enum Device {
     /// Emulated NAND.
     Emulated(EmulatedDevice),
-    /// A drive that hides its flash.
+    /// A drive of this machine that hides its flash.
     Drive(DriveDevice),
+    /// A drive behind a network.
+    Remote(RemoteDevice),
 }
 
 /// The word of a kind in the file.
@@ -114,6 +146,7 @@ enum Kind {
     Emulated,
     File,
     Block,
+    Remote,
 }
 
 impl Kind {
@@ -122,6 +155,7 @@ impl Kind {
             Kind::Emulated => "emulated",
             Kind::File => "file",
             Kind::Block => "block",
+            Kind::Remote => "remote",
         }
     }
 }
@@ -133,6 +167,16 @@ struct Table {
     kind: Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subsystem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nsid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_nqn: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patience_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,20 +206,67 @@ impl Table {
         }
     }
 
-    /// Keys that are there and belong to emulated devices, or to drives.
-    fn keys_of(&self, emulated: bool) -> Vec<&'static str> {
+    /// Keys that are there and belong to other kinds than its own.
+    fn foreign_keys(&self) -> Vec<&'static str> {
+        const EMULATED: u8 = 1;
+        const LOCAL: u8 = 2;
+        const REMOTE: u8 = 4;
         let keys = [
-            ("path", self.path.is_some(), false),
-            ("name", self.name.is_some(), false),
-            ("profile", self.profile.is_some(), true),
-            ("backing", self.backing.is_some(), true),
-            ("durability", self.durability.is_some(), true),
-            ("pacing", self.pacing.is_some(), true),
-            ("seed", self.seed.is_some(), true),
-            ("protected_memory", self.protected_memory.is_some(), true),
-            ("volatile_cache", self.volatile_cache.is_some(), true),
+            ("path", self.path.is_some(), LOCAL),
+            ("address", self.address.is_some(), REMOTE),
+            ("subsystem", self.subsystem.is_some(), REMOTE),
+            ("nsid", self.nsid.is_some(), REMOTE),
+            ("host_nqn", self.host_nqn.is_some(), REMOTE),
+            ("patience_ms", self.patience_ms.is_some(), REMOTE),
+            ("name", self.name.is_some(), LOCAL | REMOTE),
+            ("profile", self.profile.is_some(), EMULATED),
+            ("backing", self.backing.is_some(), EMULATED),
+            ("durability", self.durability.is_some(), EMULATED),
+            ("pacing", self.pacing.is_some(), EMULATED),
+            ("seed", self.seed.is_some(), EMULATED),
+            ("protected_memory", self.protected_memory.is_some(), EMULATED),
+            ("volatile_cache", self.volatile_cache.is_some(), EMULATED),
         ];
-        keys.into_iter().filter(|(_, is_there, of)| *is_there && *of == emulated).map(|key| key.0).collect()
+        let own = match self.kind {
+            Kind::Emulated => EMULATED,
+            Kind::File | Kind::Block => LOCAL,
+            Kind::Remote => REMOTE,
+        };
+        keys.into_iter().filter(|(_, is_there, of)| *is_there && of & own == 0).map(|key| key.0).collect()
+    }
+
+    /// Whose key it is, in words.
+    fn advice(key: &str) -> &'static str {
+        match key {
+            "path" => {
+                "it is where a drive of this machine is: write kind = \"file\" or \"block\", or leave it out"
+            }
+            "address" | "subsystem" | "nsid" | "host_nqn" | "patience_ms" => {
+                "it is for a namespace of a target: write kind = \"remote\", or leave it out"
+            }
+            "name" => "write kind = \"file\", \"block\" or \"remote\", or leave it out",
+            _ => "it is for emulated devices; leave it out",
+        }
+    }
+
+    fn remote(self) -> Result<Device, String> {
+        let shown = self.shown();
+        let needs = |key: &str, what: &str| format!("{shown} needs {key}: {what}");
+        let text = |value: Option<String>| value.filter(|text| !text.is_empty());
+        let address =
+            text(self.address).ok_or_else(|| needs("an `address`", "HOST:PORT, where the target listens"))?;
+        let subsystem = text(self.subsystem)
+            .ok_or_else(|| needs("a `subsystem`", "the NQN of the target's subsystem"))?;
+        let nsid = self
+            .nsid
+            .filter(|nsid| (1..u32::MAX).contains(nsid))
+            .ok_or_else(|| needs("an `nsid`", "the namespace's number in the subsystem, 1 or more"))?;
+        let sensible = 100..=86_400_000;
+        if let Some(ms) = self.patience_ms.filter(|ms| !sensible.contains(ms)) {
+            return Err(format!("{shown}: patience_ms = {ms}: use 100 to 86400000 (20000 is usual)"));
+        }
+        let (host_nqn, patience_ms, name) = (self.host_nqn, self.patience_ms, self.name);
+        Ok(Device::Remote(RemoteDevice { address, subsystem, nsid, host_nqn, patience_ms, name }))
     }
 }
 
@@ -183,14 +274,14 @@ impl TryFrom<Table> for Device {
     type Error = String;
 
     fn try_from(table: Table) -> Result<Device, String> {
-        let is_emulated = table.kind == Kind::Emulated;
-        if let [key, ..] = table.keys_of(!is_emulated)[..] {
-            let advice = match is_emulated {
-                true => "write kind = \"file\" or \"block\", or leave it out",
-                false => "it is for emulated devices; leave it out",
-            };
+        if let [key, ..] = table.foreign_keys()[..] {
+            let advice = Table::advice(key);
             return Err(format!("{}: `{key}` does not belong to it: {advice}", table.shown()));
         }
+        if table.kind == Kind::Remote {
+            return table.remote();
+        }
+        let is_emulated = table.kind == Kind::Emulated;
         if is_emulated {
             let usual = EmulatedDevice::default();
             return Ok(Device::Emulated(EmulatedDevice {
@@ -233,8 +324,22 @@ impl From<Device> for Table {
                 name: device.name,
                 ..Table::default()
             },
+            Device::Remote(device) => Table {
+                kind: Kind::Remote,
+                address: Some(device.address),
+                subsystem: Some(device.subsystem),
+                nsid: Some(device.nsid),
+                host_nqn: device.host_nqn,
+                patience_ms: device.patience_ms,
+                name: device.name,
+                ..Table::default()
+            },
         }
     }
+}
+
+fn no_profile(name: &str) -> String {
+    format!("--profile is for emulated devices, and {name} is a drive: leave it out")
 }
 
 /// What a server serves.
@@ -244,6 +349,8 @@ pub enum DeviceChoice<'a> {
     Emulated(&'a EmulatedDevice),
     /// Drives that are one pool.
     Drives(Vec<&'a DriveDevice>),
+    /// A namespace of a target.
+    Remote(&'a RemoteDevice),
 }
 
 /// The devices of a set-up: `[device]` for one, or `[[device]]` for each. Where nothing is said it is one emulated device.
@@ -304,8 +411,17 @@ impl Devices {
         if let [Device::Emulated(only)] = &self.0[..] {
             return Ok(DeviceChoice::Emulated(only));
         }
+        if let [Device::Remote(only)] = &self.0[..] {
+            return Ok(DeviceChoice::Remote(only));
+        }
         let drives = self.0.iter().map(|device| match device {
             Device::Drive(drive) => Ok(drive),
+            Device::Remote(remote) => Err(format!(
+                "the set-up names {} devices, and {} is a namespace of a target, which is alone in a server: start a server of its own for it, with a \
+                 data folder and an address of its own",
+                self.0.len(),
+                remote.shown_name()
+            )),
             Device::Emulated(_) => Err(format!(
                 "the set-up names {} devices, and one of them is emulated, which is alone in a server: start a server of its own for it, with a \
                  data folder and an address of its own",
@@ -323,12 +439,8 @@ impl Devices {
         for device in &mut self.0 {
             match device {
                 Device::Emulated(device) => profile.clone_into(&mut device.profile),
-                Device::Drive(drive) => {
-                    return Err(format!(
-                        "--profile is for emulated devices, and {} is a drive: leave it out",
-                        drive.shown_name()
-                    ));
-                }
+                Device::Drive(drive) => return Err(no_profile(&drive.shown_name())),
+                Device::Remote(remote) => return Err(no_profile(&remote.shown_name())),
             }
         }
         Ok(())
@@ -341,7 +453,7 @@ impl Devices {
                 Device::Emulated(device) if device.profile.ends_with(".toml") => {
                     device.profile = folder.join(&device.profile).display().to_string();
                 }
-                Device::Emulated(_) => {}
+                Device::Emulated(_) | Device::Remote(_) => {}
                 Device::Drive(drive) => drive.path = folder.join(&drive.path),
             }
         }
@@ -354,15 +466,22 @@ impl Devices {
     pub(crate) fn check(&self) -> Result<(), String> {
         let (mut paths, mut names) = (BTreeSet::new(), BTreeSet::new());
         for device in &self.0 {
-            let Device::Drive(drive) = device else { continue };
-            if !paths.insert(&drive.path) {
+            let (place, name) = match device {
+                Device::Emulated(_) => continue,
+                Device::Drive(drive) => (drive.path.clone(), drive.shown_name()),
+                Device::Remote(remote) => (PathBuf::from(remote.place()), remote.shown_name()),
+            };
+            if paths.contains(&place) {
+                let what =
+                    if matches!(device, Device::Drive(_)) { "have the path" } else { "are the namespace" };
                 return Err(format!(
-                    "two devices have the path {}: a drive is one device; remove one of them",
-                    drive.path.display()
+                    "two devices {what} {}: a drive is one device; remove one of them",
+                    place.display()
                 ));
             }
-            if !names.insert(drive.shown_name()) {
-                return Err(format!("two devices are called \"{}\"; rename one", drive.shown_name()));
+            paths.insert(place);
+            if !names.insert(name.clone()) {
+                return Err(format!("two devices are called \"{name}\"; rename one"));
             }
         }
         Ok(())
@@ -395,6 +514,21 @@ mod test {
         assert_eq!(several.iter().count(), 2);
         assert!(several.choice().unwrap_err().contains("names 2 devices, and one of them is emulated"));
         assert!(devices("device = []").unwrap().choice().unwrap_err().contains("is empty"));
+        let remote =
+            "[device]\nkind = \"remote\"\naddress = \"a:1\"\nsubsystem = \"s\"\nnsid = 2\npatience_ms = 500";
+        let remote = devices(remote).unwrap();
+        let DeviceChoice::Remote(found) = remote.choice().unwrap() else { panic!("{remote:?}") };
+        assert_eq!((found.shown_name(), found.patience_ms), ("a:1/s/2".to_owned(), Some(500)));
+        let two = "[[device]]\nkind = \"file\"\npath = \"d\"\n[[device]]\nkind = \"remote\"\naddress = \"a:1\"\nsubsystem = \"s\"\nnsid = 2";
+        assert!(
+            devices(two)
+                .unwrap()
+                .choice()
+                .unwrap_err()
+                .contains("a:1/s/2 is a namespace of a target, which is alone")
+        );
+        let setup = Setup { devices: remote, ..Setup::default() };
+        assert_eq!(Setup::from_toml(&toml::to_string(&setup).unwrap()).unwrap(), setup);
         // What is set up is written and read again.
         let setup = Setup { devices: several, ..Setup::default() };
         assert_eq!(Setup::from_toml(&toml::to_string(&setup).unwrap()).unwrap(), setup);
@@ -403,6 +537,7 @@ mod test {
     #[test]
     fn what_does_not_fit_together_is_named() {
         let file = "[[device]]\nkind = \"file\"\npath = \"d\"\n";
+        let remote = "[device]\nkind = \"remote\"\naddress = \"a:1\"\nsubsystem = \"nqn.2026-11.x:s\"\n";
         for (text, words) in [
             ("[device]\nkind = \"disk\"".to_owned(), ["disk", "`emulated`, `file`"]),
             ("[device]\nkind = \"file\"".to_owned(), ["of kind \"file\"", "needs a `path`"]),
@@ -410,6 +545,19 @@ mod test {
             ("[device]\npath = \"/dev/sdb\"".to_owned(), ["`path` does not belong", "kind = \"file\""]),
             (format!("{file}profile = \"tiny\""), ["device d of kind \"file\"", "`profile` does not belong"]),
             (format!("{file}pacing = false"), ["device d", "`pacing` does not belong"]),
+            ("[device]\nkind = \"remote\"".to_owned(), ["of kind \"remote\"", "needs an `address`"]),
+            (
+                "[device]\nkind = \"remote\"\naddress = \"a:1\"".to_owned(),
+                ["of kind \"remote\"", "needs a `subsystem`"],
+            ),
+            (format!("{remote}nsid = 0"), ["of kind \"remote\"", "needs an `nsid`"]),
+            (format!("{remote}nsid = 1\npath = \"d\""), ["`path` does not belong", "drive of this machine"]),
+            (format!("{remote}nsid = 1\npatience_ms = 5"), ["patience_ms = 5", "20000 is usual"]),
+            (format!("{file}nsid = 1"), ["`nsid` does not belong", "kind = \"remote\""]),
+            (
+                format!("{0}nsid = 1\n{0}nsid = 1", remote.replace("[device]", "[[device]]")),
+                ["two devices are the namespace a:1/nqn.2026-11.x:s/1", "remove one"],
+            ),
             (format!("{file}{file}"), ["two devices have the path d", "remove one"]),
             (
                 format!("{file}name = \"x\"\n{}name = \"x\"", file.replace("\"d\"", "\"e\"")),

@@ -70,6 +70,9 @@ pub struct DeviceStatus {
     pub dies_per_channel: u16,
     /// Raw bytes.
     pub raw_capacity: Size,
+    /// The target that it lies on does not answer, and commands of hosts are not ready until it does. It comes back by itself.
+    #[serde(default)]
+    pub is_away: bool,
     /// Channels that no vSSD uses.
     pub free_channels: u16,
     /// Dies that no vSSD uses, over all channels.

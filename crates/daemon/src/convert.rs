@@ -119,6 +119,7 @@ fn device(
         channels: device.channels,
         dies_per_channel: device.dies_per_channel,
         raw_capacity: Size(device.raw_capacity_bytes),
+        is_away: device.is_away,
         free_channels: device.free_channels,
         free_dies: device.free_dies,
         bad_erase_blocks: device.bad_erase_blocks,

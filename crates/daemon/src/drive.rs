@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Nobody gets a drive in place of an image that is served from the folder.
-pub fn check_folder(wanted: &Wanted, setup: &Setup) -> Result<(), ServeError> {
+/// Nobody gets a drive (`shown`) in place of an image that is served from the folder.
+pub fn check_folder(shown: &str, setup: &Setup) -> Result<(), ServeError> {
     let (image, made) = (places::image(setup), places::image_made(setup));
     if !image.exists() && !made.exists() {
         return Ok(());
@@ -24,7 +24,7 @@ pub fn check_folder(wanted: &Wanted, setup: &Setup) -> Result<(), ServeError> {
     Err(ServeError::Setup(format!(
         "the set-up asks for {}, but this data folder is that of the emulated device in {}: hosts would not find what is there. Name another \
          data folder (--data), or, if all that it held shall be gone, remove the image and {}",
-        wanted.path.display(),
+        shown,
         image.display(),
         made.display()
     )))
@@ -68,7 +68,9 @@ impl Held {
         let properties = local.properties();
         check_kind(wanted, properties)?;
         check_properties(path, properties)?;
-        let found = local.label().map_err(|error| unlabelled(&local, &error))?;
+        let holds = || local.contents().map(|contents| contents.words()).unwrap_or_default();
+        let named = path.display().to_string();
+        let found = local.label().map_err(|error| unlabelled((&named, &named), &holds, &error))?;
         let FoundLabel { label, other, .. } = found;
         check_system_area(path, &label)?;
         Ok(Held { local, label, other_copy: other })
@@ -147,17 +149,20 @@ pub fn check_properties(path: &Path, properties: &Properties) -> Result<(), Serv
     Err(ServeError::Setup(format!("{name} cannot be a device: {}; use another one", against.join("; "))))
 }
 
-/// What is said of a drive without a label to go by.
-fn unlabelled(local: &LocalDevice, error: &LabelingError) -> ServeError {
-    let path = local.path().display();
+/// What is said of a drive without a label to go by: its name, what `diecut device format` is told to have it, and what else lies there.
+pub fn unlabelled(
+    (path, typed): (&str, &str),
+    holds: &dyn Fn() -> Vec<String>,
+    error: &LabelingError,
+) -> ServeError {
     let anew =
-        format!("`diecut device format --force {path}` makes a new device of it, and what it held is lost");
+        format!("`diecut device format --force {typed}` makes a new device of it, and what it held is lost");
     let advice = match error {
         LabelingError::Label(LabelError::Missing) => {
-            let holds = local.contents().map(|contents| contents.words()).unwrap_or_default();
+            let holds = holds();
             return ServeError::Setup(match holds.is_empty() {
                 true => format!(
-                    "{path} is not formatted: no label of diecut is on it. `diecut device format {path}` makes it a device"
+                    "{path} is not formatted: no label of diecut is on it. `diecut device format {typed}` makes it a device"
                 ),
                 false => format!(
                     "{path} is no device of diecut: it holds {}. Name another path; {anew}",
@@ -178,7 +183,11 @@ fn unlabelled(local: &LocalDevice, error: &LabelingError) -> ServeError {
     ServeError::Setup(format!("{path}: {error}; {advice}"))
 }
 
-fn check_system_area(path: &Path, label: &Label) -> Result<(), ServeError> {
+/// Whether catalog and block states lie where this version has them.
+///
+/// # Errors
+/// Names the drive.
+pub fn check_system_area(path: &Path, label: &Label) -> Result<(), ServeError> {
     let wanted = system_area(&PoolConfig::suited_to(&label.shape.geometry()));
     if label.system == wanted {
         return Ok(());

@@ -3,14 +3,19 @@
 use crate::drive::{check_properties, medium, page_cache, system_area};
 use crate::error::{ServeError, file_error};
 use crate::folder::Unfinished;
+use crate::remote::{Remote, RemoteHost};
 use crate::shards::{random_bytes, random_uuid};
-use diecut_devices::local::{Access, LocalDevice};
+use diecut_api::setup::RemoteDevice;
+use diecut_devices::local::{self, Access, LocalDevice};
 use diecut_devices::{DEVICES_MAX, Device, DriveMedium, DriveShape, Label, LabelDevice, Membership};
-use diecut_reactor::DriveRing;
+use diecut_media::{Intent, IntentDone};
+use diecut_reactor::{DriveRing, RemoteClient};
+use diecut_remote::ClaimKind;
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{DeviceIndex, Nonces, PoolConfig, Shard, ShardConfig};
 use diecut_units::Time;
+use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +36,50 @@ pub struct FormatOptions {
     pub block_size_bytes: Option<u64>,
     /// A new file of so many bytes is made.
     pub size_bytes: Option<u64>,
+}
+
+/// What a drive is carried out on, for who has nothing else to wait for.
+trait Carrier {
+    fn push(&mut self, intent: Intent);
+    /// Waits until something happens, where something is under way.
+    fn wait(&mut self) -> Result<(), String>;
+    fn take_done(&mut self, done: &mut Vec<IntentDone>);
+}
+
+impl Carrier for DriveRing {
+    fn push(&mut self, intent: Intent) {
+        DriveRing::push(self, intent);
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        if self.is_idle() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.submit_and_wait();
+        Ok(())
+    }
+
+    fn take_done(&mut self, done: &mut Vec<IntentDone>) {
+        DriveRing::take_done(self, done);
+    }
+}
+
+impl Carrier for &RefCell<RemoteClient> {
+    fn push(&mut self, intent: Intent) {
+        self.borrow_mut().push(intent);
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        if self.borrow().is_idle() {
+            std::thread::sleep(Duration::from_millis(1));
+            return Ok(());
+        }
+        self.borrow_mut().wait().map_err(|error| error.to_string())
+    }
+
+    fn take_done(&mut self, done: &mut Vec<IntentDone>) {
+        self.borrow_mut().take_done(done);
+    }
 }
 
 /// A drive that was formatted.
@@ -126,9 +175,15 @@ fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, ServeError> {
     let local = LocalDevice::open(path, Access::Own)?;
     let properties = local.properties();
     check_properties(path, properties)?;
+    let shape = planned(path, properties.size_bytes, options)?;
+    Ok(Chosen { path: path.to_owned(), local, new, shape, device: random_uuid()? })
+}
+
+/// How a drive of this size is cut.
+fn planned(path: &Path, size_bytes: u64, options: FormatOptions) -> Result<DriveShape, ServeError> {
     let shape = match options.lanes {
-        Some(lanes) => DriveShape::plan(properties.size_bytes, lanes, options.block_size_bytes),
-        None => DriveShape::suggest(properties.size_bytes, options.block_size_bytes),
+        Some(lanes) => DriveShape::plan(size_bytes, lanes, options.block_size_bytes),
+        None => DriveShape::suggest(size_bytes, options.block_size_bytes),
     };
     let shape = shape.map_err(|error| named(path, &error))?;
     let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
@@ -140,7 +195,53 @@ fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, ServeError> {
         );
         return Err(named(path, &error));
     }
-    Ok(Chosen { path: path.to_owned(), local, new, shape, device: random_uuid()? })
+    Ok(shape)
+}
+
+/// Formats a namespace of a target.
+///
+/// # Errors
+/// Names the namespace and what speaks against it. Before anything is written, unless the target itself fails.
+pub fn format_remote(wanted: &RemoteDevice, options: FormatOptions) -> Result<Formatted, ServeError> {
+    let host = RemoteHost::new(wanted.host_nqn.as_deref())?;
+    let remote = Remote::connect(wanted, host, ClaimKind::Own)?;
+    let formatted = format_claimed(&remote, PathBuf::from(wanted.place()), options);
+    // A server is to have it next.
+    let released = remote.release();
+    let formatted = formatted?;
+    released?;
+    Ok(formatted)
+}
+
+fn format_claimed(remote: &Remote, path: PathBuf, options: FormatOptions) -> Result<Formatted, ServeError> {
+    let shape = planned(&path, remote.facts().size_bytes, options)?;
+    let (device, server) = (random_uuid()?, random_uuid()?);
+    let label = Label {
+        number: 1,
+        server,
+        device,
+        epoch: 1,
+        view: random_bytes()?,
+        secret: random_bytes()?,
+        shape,
+        system: system_area(&PoolConfig::suited_to(&shape.geometry())),
+        devices: vec![LabelDevice { device, membership: Membership::There, since: 1 }],
+    };
+    let fill = || make_pool(remote.medium(shape), remote.client(), pool_under(&label));
+    let made = local::format(&mut &*remote, &remote.contents(), &label, options.force, fill);
+    made.map_err(|error| named(&path, &error))?;
+    Ok(Formatted { path, device: Uuid::from_bytes(device), pool: Uuid::from_bytes(server), shape })
+}
+
+/// What an empty pool under a label is made by.
+fn pool_under(label: &Label) -> ShardConfig {
+    let pool = PoolConfig::suited_to(&label.shape.geometry());
+    ShardConfig {
+        pool: PoolConfig { nonces: Some(Nonces::new(label.secret, label.device)), ..pool },
+        new_pool_uuid: label.server,
+        makes_pool: true,
+        ..ShardConfig::default()
+    }
 }
 
 /// Puts there what a label promises: an empty pool.
@@ -148,18 +249,11 @@ fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
     let properties = chosen.local.properties();
     let ring =
         DriveRing::new(chosen.local.file(), page_cache(properties)).map_err(|error| error.to_string())?;
-    let pool = PoolConfig::suited_to(&chosen.shape.geometry());
-    let config = ShardConfig {
-        pool: PoolConfig { nonces: Some(Nonces::new(label.secret, label.device)), ..pool },
-        new_pool_uuid: label.server,
-        makes_pool: true,
-        ..ShardConfig::default()
-    };
-    make_pool(medium(chosen.shape, properties), ring, config)
+    make_pool(medium(chosen.shape, properties), ring, pool_under(label))
 }
 
 /// Makes an empty pool, as a server would that is started and stopped.
-fn make_pool(medium: DriveMedium, mut ring: DriveRing, config: ShardConfig) -> Result<(), String> {
+fn make_pool(medium: DriveMedium, mut ring: impl Carrier, config: ShardConfig) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "a drive takes its time")]
     let start = Instant::now();
     let now = || Time(start.elapsed().as_nanos() as u64);
@@ -188,10 +282,7 @@ fn make_pool(medium: DriveMedium, mut ring: DriveRing, config: ShardConfig) -> R
             shard.handle(Event::Control { token, request }, now(), &mut actions);
             continue;
         }
-        if ring.is_idle() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        ring.submit_and_wait();
+        ring.wait()?;
         ring.take_done(&mut done);
         done.drain(..)
             .for_each(|done| shard.handle(Event::IoDone(DeviceIndex(0), done), now(), &mut actions));

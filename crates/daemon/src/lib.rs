@@ -30,6 +30,7 @@ pub mod panics;
 mod places;
 mod profile;
 mod recording;
+pub mod remote;
 mod resources;
 pub mod serve;
 mod shards;

@@ -18,6 +18,11 @@ pub fn drives_made(setup: &Setup) -> PathBuf {
     setup.server.data.join("drives.made")
 }
 
+/// What this server is called as a host of targets: the file is made with the first of them, and stays.
+pub fn remote_host(setup: &Setup) -> PathBuf {
+    setup.server.data.join("remote.host")
+}
+
 /// A set-up is being brought onto a new device, and was not yet in whole: the file is there until it was.
 pub fn pending(setup: &Setup) -> PathBuf {
     setup.server.data.join("setup.pending")

@@ -14,6 +14,12 @@ pub struct Recording {
     pub size_max_bytes: u64,
 }
 
+fn no_recording(drive: &str) -> ServeError {
+    ServeError::Setup(format!(
+        "a recording holds what happens on an emulated device, and {drive} is a drive; leave --record out"
+    ))
+}
+
 impl Recording {
     /// Makes the file.
     ///
@@ -22,12 +28,8 @@ impl Recording {
     pub(crate) fn create(&self, setup: &Setup) -> Result<std::fs::File, ServeError> {
         let image = places::image(setup);
         match device::wanted(setup)? {
-            DeviceChoice::Drives(drives) => {
-                return Err(ServeError::Setup(format!(
-                    "a recording holds what happens on an emulated device, and {} is a drive; leave --record out",
-                    drives[0].path.display()
-                )));
-            }
+            DeviceChoice::Drives(drives) => return Err(no_recording(&drives[0].path.display().to_string())),
+            DeviceChoice::Remote(remote) => return Err(no_recording(&remote.place())),
             DeviceChoice::Emulated(wanted) if wanted.backing == Backing::File && image.exists() => {
                 return Err(ServeError::Setup(format!(
                     "a recording begins with a new device, but there is one already: {}; name another data folder (--data)",

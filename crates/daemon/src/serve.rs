@@ -14,12 +14,13 @@ use crate::opened::{Age, AllOpened, Mark, News, Opened, Shown};
 use crate::panics::{self, Panics};
 use crate::places;
 pub use crate::recording::Recording;
+use crate::remote;
 use crate::resources::{self, MemoryPlan};
 use crate::shards::{self, check_cores, check_shards};
 use crate::signals;
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
-use diecut_api::setup::{Durability, Setup};
+use diecut_api::setup::{DeviceChoice, Durability, Setup};
 use diecut_devices::{Device, Options, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
@@ -385,5 +386,8 @@ pub fn serve(
         Ok(())
     });
     reactor.stop();
+    if let DeviceChoice::Remote(device) = wanted {
+        remote::let_go(device, setup);
+    }
     outcome
 }

@@ -29,6 +29,14 @@ pub struct NamespaceFacts {
     pub reservation_capabilities: u8,
     /// NGUID; zeros if it has none.
     pub nguid: [u8; 16],
+    /// EUI64; zeros if it has none.
+    pub eui64: [u8; 8],
+    /// Bytes of metadata of an LBA.
+    pub metadata_bytes: u16,
+    /// DPS: whether blocks carry protection information.
+    pub has_protection: bool,
+    /// NSATTR: it takes no writes.
+    pub is_write_protected: bool,
 }
 
 /// A controller as Identify and its properties tell it.
@@ -388,7 +396,9 @@ impl Admin {
             }
             Stage::Namespace(number) => {
                 let Ok(namespace) = IdentifyNamespace::read_from_bytes(&self.page) else { return nonsense() };
-                let format = namespace.lbaf[usize::from(namespace.flbas & 0xF)];
+                // FLBAS: bits 3:0, and bits 6:5 above them.
+                let format =
+                    namespace.lbaf[usize::from(namespace.flbas & 0xF | (namespace.flbas >> 1) & 0x30)];
                 if !(9..=16).contains(&format.lba_size_log2) {
                     return nonsense();
                 }
@@ -398,6 +408,10 @@ impl Admin {
                     lba_bytes: 1 << format.lba_size_log2,
                     reservation_capabilities: namespace.rescap,
                     nguid: namespace.nguid,
+                    eui64: namespace.eui64,
+                    metadata_bytes: format.metadata_size_bytes.get(),
+                    has_protection: namespace.dps & 7 != 0,
+                    is_write_protected: namespace.nsattr & 1 != 0,
                 });
                 self.go_namespace(number + 1);
             }

@@ -154,6 +154,10 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
         lba_bytes: 4096,
         reservation_capabilities: 0xff,
         nguid: [0xcd; 16],
+        eui64: [0; 8],
+        metadata_bytes: 0,
+        has_protection: false,
+        is_write_protected: false,
     };
     assert_eq!(facts.namespaces, [namespace(1), namespace(9)]);
 

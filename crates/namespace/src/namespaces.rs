@@ -9,8 +9,8 @@ use kinds::kind_of;
 
 use crate::backend::{AnyBackend, Backend, Begun, Scratch};
 use crate::contract::{
-    CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, NamespaceOperation,
-    NamespaceProperties, SourceId,
+    CommandToken, LbaRange, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
+    NamespaceOperation, NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, StoreIndex};
 use crate::outputs::{Asked, Finished, Outputs};
@@ -39,6 +39,8 @@ struct Namespace {
     used_lbas: u64,
     under_way: u32,
     closing: bool,
+    /// What its volume lies on cannot be reached: see [`Namespaces::set_away`].
+    is_away: bool,
     read_only_reason: Option<&'static str>,
     statistics: NamespaceStatistics,
 }
@@ -65,6 +67,7 @@ impl Namespaces {
             used_lbas: 0,
             under_way: 0,
             closing: false,
+            is_away: false,
             read_only_reason: definition.read_only.then_some("set read-only by the administrator"),
             statistics: NamespaceStatistics::new(),
         };
@@ -210,6 +213,10 @@ impl Namespaces {
         let Some(namespace) = self.namespaces.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return answer(Err(NamespaceError::NoSuchNamespace), None);
         };
+        if namespace.is_away {
+            namespace.statistics.record(kind, 0, now.since(arrived), false);
+            return answer(Err(NamespaceError::NotReady), None);
+        }
         if let Err(error) = namespace.check(&operation) {
             namespace.statistics.record(kind, 0, now.since(arrived), false);
             return answer(Err(error), None);
@@ -233,6 +240,7 @@ impl Namespaces {
             source,
             remaining: 1,
             kind,
+            is_answered: false,
             extra: extra.map(|extra| self.extras.insert(extra)),
         };
         let token = VolumeToken(self.pending.insert(pending));
@@ -278,8 +286,7 @@ impl Namespaces {
         if extra.error.is_some() {
             if pending.remaining == 0 {
                 let pending = self.pending.remove(token.0);
-                let finished = self.finish(pending, None, now);
-                outputs.finished.push(finished);
+                outputs.finished.extend(self.end(pending, None, now));
             }
             return false;
         }
@@ -312,7 +319,51 @@ impl Namespaces {
             }
             pending.remaining == 0 && pending.extra.is_none_or(|index| extras[index].rest.is_none())
         });
-        Some(self.finish(ended?, destination, now))
+        self.end(ended?, destination, now)
+    }
+
+    /// What volumes of these stores lie on cannot be reached for now, or can be again. Meanwhile commands are not ready, those under way, too: what they
+    /// asked for is carried out later, or not, and nobody hears of it.
+    pub fn set_away(&mut self, stores: &[StoreIndex], is_away: bool, now: Time, outputs: &mut Outputs) {
+        let anywhere = LbaRange { first_lba: 0, lba_count: 1 };
+        for namespace in self.namespaces.iter_mut().flatten() {
+            let place = namespace.backend.place_of_read(anywhere);
+            if place.is_some_and(|(store, ..)| stores.contains(&store)) {
+                namespace.is_away = is_away;
+            }
+        }
+        for pending in self.pending.iter_mut().filter(|pending| !pending.is_answered) {
+            let namespace = self.namespaces[pending.namespace.0 as usize].as_mut();
+            let namespace = namespace.expect("I-N2: it has commands under way");
+            if !namespace.is_away {
+                continue;
+            }
+            mark!("namespace: command answered before its volume did");
+            pending.is_answered = true;
+            let index = *pending.extra.get_or_insert_with(|| self.extras.insert(Extra::default()));
+            self.extras[index].error.get_or_insert(NamespaceError::NotReady);
+            namespace.statistics.record(pending.kind, 0, now.since(pending.stamps.arrived), false);
+            let result = Err(NamespaceError::NotReady);
+            outputs.finished.push(Finished {
+                source: pending.source,
+                namespace: pending.namespace,
+                stamps: pending.stamps,
+                completion: NamespaceCompletion { token: pending.token, result, data: None, zones: None },
+            });
+        }
+    }
+
+    /// A command of which no piece is left is over. Gives the answer, unless it was given.
+    #[inline]
+    fn end(&mut self, pending: Pending, destination: Option<BufferMut>, now: Time) -> Option<Finished> {
+        if !pending.is_answered {
+            return Some(self.finish(pending, destination, now));
+        }
+        drop(pending.extra.map(|index| self.extras.remove(index)));
+        let namespace = self.get_mut(pending.namespace).expect("I-N2: it has commands under way");
+        assert!(namespace.under_way > 0, "I-N2: a namespace counts its commands");
+        namespace.under_way -= 1;
+        None
     }
 
     /// Answers a command of which no piece is left. `destination` is what its last piece was read into.

@@ -34,6 +34,8 @@ pub(crate) struct Pending {
     /// Volume commands still to be answered.
     pub(crate) remaining: u32,
     pub(crate) kind: Kind,
+    /// It was answered before its volume did: see [`crate::Namespaces::set_away`].
+    pub(crate) is_answered: bool,
     /// Index of its [`Extra`], if it has one.
     pub(crate) extra: Option<u32>,
 }

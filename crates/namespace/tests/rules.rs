@@ -533,3 +533,39 @@ fn what_is_given_up_ends_after_its_piece() {
         assert_eq!(outputs.finished[0].source, SourceId(5));
     }
 }
+
+/// Goal: when what volumes lie on cannot be reached, hosts hear that commands are not ready, once each, those under way too; what the volume answers later is
+/// nobody's, and the namespace can be closed then. Method: a read, and a deallocation of several pieces, before; a read meanwhile, and one afterwards.
+#[test]
+fn who_waits_for_what_is_away_is_answered_once() {
+    let mut namespaces = on_huge_volume();
+    let mut outputs = Outputs::default();
+    let ranges = [range(0, 100_000)].into_iter().collect();
+    let large = command(NamespaceOperation::Deallocate { ranges });
+    let rest = namespaces.submit(large, Time(200), &mut outputs, &mut whole_pieces).expect("more is left");
+    namespaces.submit(command(read(7, 1)), Time(200), &mut outputs, &mut whole_pieces);
+    for _ in 0..2 {
+        namespaces.set_away(&[StoreIndex(9)], true, Time(240), &mut outputs);
+        namespaces.set_away(&[StoreIndex(1)], true, Time(250), &mut outputs);
+    }
+    let results = |outputs: &mut Outputs| -> Vec<_> {
+        outputs.finished.drain(..).map(|finished| finished.completion.result).collect()
+    };
+    assert_eq!(results(&mut outputs), [Err(NamespaceError::NotReady), Err(NamespaceError::NotReady)]);
+    assert!(!namespaces.go_on(rest, Time(260), &mut outputs, &mut whole_pieces), "no further piece");
+    assert_eq!(outputs.volume_commands.len(), 2);
+    assert_eq!(refused(&mut namespaces, read(8, 1)), NamespaceError::NotReady);
+    assert!(!namespaces.is_idle(ID));
+    for (_, VolumeCommand { token, operation, .. }) in outputs.volume_commands.drain(..) {
+        let destination = match operation {
+            VolumeOperation::Read { destination, .. } => Some(destination),
+            _ => None,
+        };
+        let answer = VolumeCompletion { token, result: Ok(()), destination };
+        assert!(namespaces.complete(answer, Time(300)).is_none(), "it was answered");
+    }
+    assert!(namespaces.is_idle(ID));
+    namespaces.set_away(&[StoreIndex(1)], false, Time(400), &mut outputs);
+    namespaces.submit(command(read(7, 1)), Time(500), &mut outputs, &mut whole_pieces);
+    assert!(outputs.finished.is_empty() && outputs.volume_commands.len() == 1);
+}

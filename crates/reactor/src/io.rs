@@ -3,15 +3,23 @@
 
 use crate::common::Common;
 use crate::inbox::Message;
+use crate::remote::{Reach, RemoteLine, RemoteTarget};
 use crate::ring::{DriveRing, PageCache};
 use diecut_devices::SyncFile;
 use diecut_media::{Intent, IntentDone, IntentError, IntentWork};
 use diecut_shard::DeviceIndex;
+use diecut_units::Time;
+use mio::{Registry, Token};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+
+/// Streams to targets that devices lie on, two for each, below the three tokens that a thread has besides. They are looked at in each round, too.
+pub(crate) const FIRST_REMOTE: usize = usize::MAX - 2 - 2 * REMOTES_MAX;
+/// Devices of a server that can lie on targets.
+const REMOTES_MAX: usize = 16;
 
 /// The file or drive on which intents of a device are carried out.
 #[derive(Clone, Debug)]
@@ -21,6 +29,8 @@ pub enum IoFile {
     Synced(SyncFile),
     /// Of a device that asks for everything: on an io_uring of each shard.
     Ring(Arc<File>, PageCache),
+    /// The same of a drive behind a network: by each shard over connections of its own.
+    Remote(Arc<RemoteTarget>),
 }
 
 /// Who carries out what the devices of a shard ask for, each for one of them.
@@ -37,7 +47,12 @@ impl Ios {
     ) -> std::io::Result<Ios> {
         let mut started = Vec::with_capacity(files.len());
         for (device, file) in files {
-            started.push((*device, start(file.clone(), (common, shard), *device, threads)?));
+            let remotes = started.iter().filter(|(_, io)| matches!(io, Io::Remote(_))).count();
+            let tokens = [0, 1].map(|stream| Token(FIRST_REMOTE + 2 * remotes + stream));
+            if remotes == REMOTES_MAX && matches!(file, IoFile::Remote(_)) {
+                return Err(std::io::Error::other(format!("more than {REMOTES_MAX} devices lie on targets")));
+            }
+            started.push((*device, start(file.clone(), (common, shard), *device, tokens, threads)?));
         }
         Ok(Ios(started))
     }
@@ -46,15 +61,52 @@ impl Ios {
     pub fn rings(&self) -> impl Iterator<Item = &DriveRing> {
         self.0.iter().filter_map(|(_, io)| match io {
             Io::Ring(ring) => Some(&**ring),
-            Io::Thread(_) => None,
+            Io::Thread(_) | Io::Remote(_) => None,
         })
     }
 
     fn rings_mut(&mut self) -> impl Iterator<Item = (DeviceIndex, &mut DriveRing)> {
         self.0.iter_mut().filter_map(|(device, io)| match io {
             Io::Ring(ring) => Some((*device, &mut **ring)),
-            Io::Thread(_) => None,
+            Io::Thread(_) | Io::Remote(_) => None,
         })
+    }
+
+    fn lines_mut(&mut self) -> impl Iterator<Item = (DeviceIndex, &mut RemoteLine)> {
+        self.0.iter_mut().filter_map(|(device, io)| match io {
+            Io::Remote(line) => Some((*device, &mut **line)),
+            Io::Thread(_) | Io::Ring(_) => None,
+        })
+    }
+
+    /// The poll told of a stream to a target.
+    pub fn is_ready(&mut self, event: &mio::event::Event) {
+        self.lines_mut().for_each(|(_, line)| line.is_ready(event));
+    }
+
+    /// When [`Ios::work`] has something to do though the poll told nothing.
+    pub fn deadline(&self) -> Time {
+        let deadlines = self.0.iter().map(|(_, io)| match io {
+            Io::Remote(line) => line.deadline(),
+            Io::Thread(_) | Io::Ring(_) => Time::NEVER,
+        });
+        deadlines.min().unwrap_or(Time::NEVER)
+    }
+
+    /// Takes what came of targets, and sends what there is for them.
+    pub fn work(&mut self, registry: &Registry, now: Time, system_calls: &mut u64) {
+        self.lines_mut().for_each(|(_, line)| line.work(registry, now, system_calls));
+    }
+
+    /// Says how it goes on with targets, and whether hosts wait no more for what a device lies on, or again.
+    pub fn tell_of_targets(&mut self, now: Time, mut is_away: impl FnMut(DeviceIndex, bool)) {
+        for (device, line) in self.lines_mut() {
+            let Some((before, reach)) = line.news(now) else { continue };
+            line.tell(before);
+            if (before == Reach::Away) != (reach == Reach::Away) {
+                is_away(device, reach == Reach::Away);
+            }
+        }
     }
 
     /// Begins with what a device asks for.
@@ -66,10 +118,14 @@ impl Ios {
         io.expect("a device that asks for I/O is started with its file").1.begin(intent);
     }
 
-    /// Appends what rings have done, using `of_one` between.
+    /// Appends what rings and targets have done, using `of_one` between.
     pub fn take_done(&mut self, of_one: &mut Vec<IntentDone>, mut take: impl FnMut(DeviceIndex, IntentDone)) {
         for (device, ring) in self.rings_mut() {
             ring.take_done(of_one);
+            of_one.drain(..).for_each(|done| take(device, done));
+        }
+        for (device, line) in self.lines_mut() {
+            line.take_done(of_one);
             of_one.drain(..).for_each(|done| take(device, done));
         }
     }
@@ -86,6 +142,8 @@ enum Io {
     Thread(Sender<Intent>),
     /// The shard's own thread.
     Ring(Box<DriveRing>),
+    /// The shard's own thread, over sockets.
+    Remote(Box<RemoteLine>),
 }
 
 impl Io {
@@ -96,6 +154,7 @@ impl Io {
                 thread.send(intent).expect("the thread that does I/O lives as long as this one")
             }
             Io::Ring(ring) => ring.push(intent),
+            Io::Remote(line) => line.push(intent),
         }
     }
 }
@@ -120,10 +179,15 @@ fn start(
     file: IoFile,
     (common, shard): (&Arc<Common>, usize),
     device: DeviceIndex,
+    tokens: [Token; 2],
     threads: &mut Vec<JoinHandle<()>>,
 ) -> std::io::Result<Io> {
     let file = match file {
         IoFile::Synced(file) => file,
+        IoFile::Remote(target) => {
+            let line = RemoteLine::new((*target).clone(), tokens, common.now());
+            return Ok(Io::Remote(Box::new(line)));
+        }
         IoFile::Ring(file, cache) => return Ok(Io::Ring(Box::new(DriveRing::new(&file, cache)?))),
     };
     let (sender, wanted) = channel::<Intent>();

@@ -6,7 +6,7 @@ use crate::common::{Common, Ends};
 use crate::connection::{Connection, Turn};
 use crate::doors::{Chosen, Why};
 use crate::inbox::{Answers, Message, Outgoing, Untold};
-use crate::io::Ios;
+use crate::io::{FIRST_REMOTE, Ios};
 use crate::lines::Lines;
 use crate::log::NoticeLog;
 use crate::shares::{Shares, Way};
@@ -30,7 +30,7 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const BLOCKS_LISTENER: Token = Token(usize::MAX - 1);
 /// Something is done on the ring. It is looked at in each round anyway.
 const RING: Token = Token(usize::MAX - 2);
-const FIRST_LISTENER: usize = usize::MAX - 64;
+const FIRST_LISTENER: usize = usize::MAX - 128;
 const EVENTS_PER_ROUND: usize = 256;
 /// Hosts that come up are heard one by one, as they are accepted: see `acceptor`.
 const NEWCOMER_TURNS_PER_ROUND: usize = 1;
@@ -136,7 +136,7 @@ impl<D: Drive> Worker<D> {
             let mut worked = !events.is_empty();
             events.iter().for_each(|event| self.is_ready(event));
             worked |= self.read_inbox(now);
-            worked |= self.take_io(now);
+            worked |= self.take_io(now, &mut system_calls);
             // Connections may have been given away: nothing more is read of them here.
             self.act(now);
             self.outgoing.send_again(&self.common.addresses);
@@ -160,7 +160,7 @@ impl<D: Drive> Worker<D> {
             self.act(now);
             self.write_connections(now, &mut system_calls);
             self.act(now);
-            self.begin_io(&mut system_calls);
+            self.begin_io(now, &mut system_calls);
             self.blocks.wake();
             system_calls += std::mem::take(&mut self.blocks.system_calls);
             // Hosts that come up have their turn when hosts at work were answered: what these send meanwhile waits for
@@ -238,6 +238,7 @@ impl<D: Drive> Worker<D> {
         match event.token() {
             WAKER | RING => {}
             BLOCKS_LISTENER => self.blocks.accept_soon(),
+            Token(number) if number >= FIRST_REMOTE => self.io.is_ready(event),
             Token(number) if number >= FIRST_LISTENER => self.acceptor.is_ready(),
             Token(number) if number >= blocks::FIRST_TOKEN => self.blocks.ready(number),
             Token(number) => self.lines.is_ready(number as u32, event),
@@ -255,7 +256,8 @@ impl<D: Drive> Worker<D> {
             .min(self.acceptor.deadline())
             .min(self.upkeep.deadline())
             .min(self.blocks.deadline())
-            .min(self.notices.deadline());
+            .min(self.notices.deadline())
+            .min(self.io.deadline());
         if next == Time::NEVER {
             return None;
         }
@@ -290,20 +292,25 @@ impl<D: Drive> Worker<D> {
         }
     }
 
-    /// Tells the shard of what was carried out on the ring. Whether anything was.
-    fn take_io(&mut self, now: Time) -> bool {
-        let Worker { io, io_done, shard, actions, .. } = self;
+    /// Tells the shard of what was carried out on rings, or by targets. Whether anything was.
+    fn take_io(&mut self, now: Time, system_calls: &mut u64) -> bool {
+        let Worker { io, io_done, shard, actions, poll, .. } = self;
         let mut worked = false;
+        io.work(poll.registry(), now, system_calls);
         io.take_done(io_done, |device, done| {
             worked = true;
             shard.handle(Event::IoDone(device, done), now, actions);
+        });
+        io.tell_of_targets(now, |device, is_away| {
+            shard.handle(Event::DeviceAway(device, is_away), now, actions);
         });
         worked
     }
 
     /// Gives the kernel what the device asked for in this round, and it does not have yet.
-    fn begin_io(&mut self, system_calls: &mut u64) {
+    fn begin_io(&mut self, now: Time, system_calls: &mut u64) {
         *system_calls += self.io.submit();
+        self.io.work(self.poll.registry(), now, system_calls);
     }
 
     fn read_inbox(&mut self, now: Time) -> bool {

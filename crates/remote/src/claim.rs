@@ -1,73 +1,121 @@
-//! How a namespace is claimed: by a reservation that lets its holder write alone (write exclusive), under a key of this server.
+//! How a namespace is claimed: by a reservation that lets its holder write alone (write exclusive).
 //!
-//! Registering replaces an earlier key of this host. Whoever holds a reservation is preempted on the first connection, because a server that is started
-//! on a drive is to have it; on later ones a reservation of somebody else says that it was taken over.
+//! Each connection is a host of its own to the target, with an identifier and a key that no other one has. The upper half of a key is the server's. What
+//! the report shows with that half are connections of before: they are preempted, and their commands aborted, so that nothing that they still have at the
+//! target lands behind what comes now. A reservation of somebody else is respected, unless it is to be taken over.
 
 use diecut_nvme::reservation::{
-    ACQUIRE, PERSISTENCE_STAYS, PERSISTS, PREEMPT, REPLACE, RESCAP_PERSIST, RegisteredController,
-    ReservationCommand, ReservationKeys, ReservationKind, ReservationReport, ReservationStatus,
+    ACQUIRE, PERSISTENCE_STAYS, PERSISTS, PREEMPT_AND_ABORT, REGISTER, RESCAP_PERSIST, RegisteredController,
+    ReservationCommand, ReservationKeys, ReservationKind, ReservationReport, ReservationStatus, UNREGISTER,
 };
 use diecut_nvme::{Status, SubmissionEntry, opcode::io as opcode};
-use diecut_units::Buffer;
+use diecut_units::{Buffer, mutant};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of a report that are asked for: its head and 63 registrants, more than half of which hold nothing.
 const REPORT_BYTES: u32 = 4096;
 
+/// What is wanted of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimKind {
+    /// To read it only. Nothing is claimed.
+    Look,
+    /// To have it alone, unless somebody else has it.
+    Own,
+    /// To have it alone, whoever has it.
+    TakeOver,
+}
+
 /// Which command of the claim is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+enum Step {
     Register,
-    Acquire,
-    /// Somebody else holds it: who?
+    /// Who is there?
     Report,
+    /// The last one of [`Claim::to_preempt`].
     Preempt,
+    Acquire,
+    /// Somebody else has it: no trace is left.
+    Withdraw,
+    /// It is given up.
+    Release,
 }
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Step(Claim),
+    /// The next command; see [`Claim::ask`].
+    Ask,
     Done,
-    /// Somebody else has it, and is to keep it.
-    Lost,
+    /// It is given up, as was wished.
+    Released,
+    /// Somebody else has it, with this key.
+    Held(u64),
     Failed(&'static str, Status),
 }
 
 /// A command: the entry, what it carries, and what it brings at most.
 pub(crate) type Ask = (SubmissionEntry, Option<Buffer>, u32);
 
+/// A claim of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    kind: ClaimKind,
+    key: u64,
+    step: Step,
+    to_preempt: Vec<u64>,
+    /// Key of somebody else that holds it.
+    held_by: Option<u64>,
+}
+
 impl Claim {
-    /// The command of this step. `holder_key` is known after a report.
-    pub fn ask(self, nsid: u32, key: u64, holder_key: u64, capabilities: u8) -> Ask {
-        let command = |opcode, command: ReservationCommand, keys: ReservationKeys| {
+    pub fn new(kind: ClaimKind, key: u64) -> Claim {
+        let step = if kind == ClaimKind::Look { Step::Report } else { Step::Register };
+        Claim { kind, key, step, to_preempt: Vec::new(), held_by: None }
+    }
+
+    /// Gives up what was claimed.
+    pub fn release(key: u64) -> Claim {
+        Claim { step: Step::Release, ..Claim::new(ClaimKind::Own, key) }
+    }
+
+    /// Key of somebody else that holds it, where that was looked at.
+    pub fn held_by(&self) -> Option<u64> {
+        self.held_by
+    }
+
+    /// The command of this step.
+    pub fn ask(&self, nsid: u32, capabilities: u8) -> Ask {
+        let command = |opcode, command: ReservationCommand, current: u64, other: u64| {
             let mut entry = SubmissionEntry { opcode, nsid: nsid.into(), ..SubmissionEntry::default() };
             command.encode(&mut entry);
+            let keys = ReservationKeys { current: current.into(), other: other.into() };
             (entry, Some(Buffer::copy_from(keys.as_bytes())), 0)
         };
         let kind = ReservationKind::WriteExclusive as u8;
         let plain =
             ReservationCommand { action: 0, ignores_key: false, kind: 0, persistence: PERSISTENCE_STAYS };
-        match self {
-            Claim::Register => {
-                let persistence =
-                    if capabilities & RESCAP_PERSIST != 0 { PERSISTS } else { PERSISTENCE_STAYS };
-                let register =
-                    ReservationCommand { action: REPLACE, ignores_key: true, persistence, ..plain };
-                let keys = ReservationKeys { current: 0.into(), other: key.into() };
-                command(opcode::RESERVATION_REGISTER, register, keys)
+        match self.step {
+            Step::Register => {
+                let persists = capabilities & RESCAP_PERSIST != 0;
+                let persistence = if persists { PERSISTS } else { PERSISTENCE_STAYS };
+                let register = ReservationCommand { action: REGISTER, persistence, ..plain };
+                command(opcode::RESERVATION_REGISTER, register, 0, self.key)
             }
-            Claim::Acquire => {
-                let keys = ReservationKeys { current: key.into(), other: 0.into() };
+            Step::Withdraw | Step::Release => {
+                let unregister = ReservationCommand { action: UNREGISTER, ..plain };
+                command(opcode::RESERVATION_REGISTER, unregister, self.key, 0)
+            }
+            Step::Acquire => {
                 let acquire = ReservationCommand { action: ACQUIRE, kind, ..plain };
-                command(opcode::RESERVATION_ACQUIRE, acquire, keys)
+                command(opcode::RESERVATION_ACQUIRE, acquire, self.key, 0)
             }
-            Claim::Preempt => {
-                let keys = ReservationKeys { current: key.into(), other: holder_key.into() };
-                let preempt = ReservationCommand { action: PREEMPT, kind, ..plain };
-                command(opcode::RESERVATION_ACQUIRE, preempt, keys)
+            Step::Preempt => {
+                let preempt = ReservationCommand { action: PREEMPT_AND_ABORT, kind, ..plain };
+                let of = *self.to_preempt.last().expect("a step for each of them");
+                command(opcode::RESERVATION_ACQUIRE, preempt, self.key, of)
             }
-            Claim::Report => {
+            Step::Report => {
                 let mut entry = SubmissionEntry {
                     opcode: opcode::RESERVATION_REPORT,
                     nsid: nsid.into(),
@@ -79,75 +127,146 @@ impl Claim {
         }
     }
 
-    /// The command of this step was answered. `is_first`: nobody was connected before. A report brings the key of whoever holds it.
-    pub fn answered(self, status: Status, is_first: bool, holder_key: Option<u64>) -> Next {
+    /// The command of this step was answered; `report` is what a report brought.
+    pub fn answered(&mut self, status: Status, report: &[u8]) -> Next {
         let conflict = status.same_code(Status::RESERVATION_CONFLICT);
-        match self {
-            Claim::Register if status.is_success() => Next::Step(Claim::Acquire),
-            Claim::Register => Next::Failed("Reservation Register", status),
-            Claim::Acquire | Claim::Preempt if status.is_success() => Next::Done,
-            Claim::Acquire if conflict && is_first => Next::Step(Claim::Report),
-            Claim::Acquire | Claim::Preempt if conflict => Next::Lost,
-            Claim::Acquire | Claim::Preempt => Next::Failed("Reservation Acquire", status),
-            Claim::Report if !status.is_success() => Next::Failed("Reservation Report", status),
-            // Released meanwhile.
-            Claim::Report if holder_key.is_none() => Next::Step(Claim::Acquire),
-            Claim::Report => Next::Step(Claim::Preempt),
+        let failed = |what| Next::Failed(what, status);
+        match self.step {
+            Step::Withdraw => return Next::Held(self.held_by.unwrap_or(0)),
+            Step::Release => return Next::Released,
+            // Between the report and now.
+            Step::Preempt | Step::Acquire if conflict => return Next::Held(0),
+            Step::Register if !status.is_success() => return failed("Reservation Register"),
+            Step::Preempt if !status.is_success() => {
+                return failed("Reservation Acquire (preempt and abort)");
+            }
+            Step::Acquire if !status.is_success() => return failed("Reservation Acquire"),
+            Step::Report if !status.is_success() => return failed("Reservation Report"),
+            Step::Acquire => return Next::Done,
+            Step::Register => self.step = Step::Report,
+            Step::Preempt => drop(self.to_preempt.pop()),
+            Step::Report => self.take_report(report),
         }
+        if self.kind == ClaimKind::Look {
+            return Next::Done;
+        }
+        if self.step != Step::Report {
+            self.step = match self.held_by {
+                Some(_) if self.kind == ClaimKind::Own => Step::Withdraw,
+                _ if !self.to_preempt.is_empty() => Step::Preempt,
+                _ => Step::Acquire,
+            };
+        }
+        Next::Ask
+    }
+
+    fn take_report(&mut self, report: &[u8]) {
+        let server = |key: u64| key >> 32;
+        for (key, holds) in registrants(report).filter(|(key, _)| *key != self.key) {
+            // I-Q5.
+            let is_ours = server(key) == server(self.key);
+            if holds && !is_ours {
+                self.held_by = Some(key);
+            }
+            let is_of_before = is_ours && !mutant!("remote: connections of before are not preempted");
+            if is_of_before || self.kind == ClaimKind::TakeOver {
+                self.to_preempt.push(key);
+            }
+        }
+        self.to_preempt.dedup();
+        // Anything but this one, for what follows.
+        self.step = Step::Acquire;
     }
 }
 
-/// The key of the host that holds the reservation, from a report.
-pub(crate) fn holder_key(report: &[u8]) -> Option<u64> {
-    let (_, registrants) = ReservationStatus::read_from_prefix(report).ok()?;
-    let registrants = registrants.chunks_exact(size_of::<RegisteredController>());
-    let mut registrants = registrants.filter_map(|bytes| RegisteredController::read_from_bytes(bytes).ok());
-    registrants.find(|registrant| registrant.rcsts & 1 != 0).map(|registrant| registrant.rkey.get())
+/// Keys of a report, and whether who has it holds the reservation.
+fn registrants(report: &[u8]) -> impl Iterator<Item = (u64, bool)> {
+    let (head, rest) = match ReservationStatus::read_from_prefix(report) {
+        Ok((head, rest)) => (head, rest),
+        Err(_) => (ReservationStatus::default(), &[][..]),
+    };
+    let registrants = rest.chunks_exact(size_of::<RegisteredController>()).take(head.regctl.get().into());
+    let registrants = registrants.filter_map(|bytes| RegisteredController::read_from_bytes(bytes).ok());
+    registrants.map(move |one| (one.rkey.get(), head.rtype != 0 && one.rcsts & 1 != 0))
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
 
+    const OURS: u64 = 0x11 << 32;
+    const THEIRS: u64 = 0x22 << 32;
+
+    fn report(of: &[(u64, bool)]) -> Vec<u8> {
+        let rtype = u8::from(of.iter().any(|one| one.1));
+        let head = ReservationStatus { rtype, regctl: (of.len() as u16).into(), ..Default::default() };
+        let mut bytes = head.as_bytes().to_vec();
+        for (key, holds) in of {
+            let one = RegisteredController {
+                rcsts: u8::from(*holds),
+                rkey: (*key).into(),
+                ..RegisteredController::default()
+            };
+            bytes.extend(one.as_bytes());
+        }
+        bytes.resize(REPORT_BYTES as usize, 0);
+        bytes
+    }
+
     /// Goal: bytes of each command are those of the specification. Method: words written by hand.
     #[test]
     fn the_words_of_a_claim() {
-        let words = |(entry, data, expected): Ask| {
+        let keys = |current: u64, other: u64| Some([current.to_le_bytes(), other.to_le_bytes()].concat());
+        let ask = |step: Step, capabilities| {
+            let claim = Claim { step, to_preempt: vec![0x22], ..Claim::new(ClaimKind::Own, 0x11) };
+            let (entry, data, expected) = claim.ask(7, capabilities);
             let data = data.map(|data| data.to_vec());
             (entry.opcode, entry.nsid.get(), entry.cdw10.get(), entry.cdw11.get(), data, expected)
         };
-        let keys = |current: u64, other: u64| Some([current.to_le_bytes(), other.to_le_bytes()].concat());
-        let ask = |claim: Claim| words(claim.ask(7, 0x11, 0x22, RESCAP_PERSIST));
-        assert_eq!(ask(Claim::Register), (0x0d, 7, 3 << 30 | 1 << 3 | 2, 0, keys(0, 0x11), 0));
-        assert_eq!(ask(Claim::Acquire), (0x11, 7, 1 << 8, 0, keys(0x11, 0), 0));
-        assert_eq!(ask(Claim::Preempt), (0x11, 7, 1 << 8 | 1, 0, keys(0x11, 0x22), 0));
-        assert_eq!(ask(Claim::Report), (0x0e, 7, 1023, 1, None, 4096));
-        assert_eq!(
-            Claim::Register.ask(7, 1, 0, 0).0.cdw10.get(),
-            1 << 3 | 2,
-            "what cannot persist is not asked to"
-        );
+        assert_eq!(ask(Step::Register, RESCAP_PERSIST), (0x0d, 7, 3 << 30, 0, keys(0, 0x11), 0));
+        assert_eq!(ask(Step::Register, 0).2, 0, "what cannot persist is not asked to");
+        assert_eq!(ask(Step::Acquire, 0), (0x11, 7, 1 << 8, 0, keys(0x11, 0), 0));
+        assert_eq!(ask(Step::Preempt, 0), (0x11, 7, 1 << 8 | 2, 0, keys(0x11, 0x22), 0));
+        assert_eq!(ask(Step::Report, 0), (0x0e, 7, 1023, 1, None, 4096));
+        assert_eq!(ask(Step::Release, 0), (0x0d, 7, 1, 0, keys(0x11, 0), 0));
+        assert_eq!(ask(Step::Withdraw, 0), ask(Step::Release, 0));
     }
 
-    /// Goal: who comes first takes over, and who comes back does not.
+    /// The steps of a claim after its report, and how it ends.
+    fn claimed(kind: ClaimKind, of: &[(u64, bool)]) -> (Vec<Step>, Next) {
+        let mut claim = Claim::new(kind, OURS + 5);
+        let (report, mut steps) = (report(of), Vec::new());
+        loop {
+            match claim.answered(Status::SUCCESS, &report) {
+                Next::Ask => steps.push(claim.step),
+                end => return (steps, end),
+            }
+        }
+    }
+
+    /// Goal: connections of before are preempted, somebody else is respected, and who is to be taken over is not.
     #[test]
-    fn who_holds_it_is_preempted_once() {
-        let (ok, conflict) = (Status::SUCCESS, Status::RESERVATION_CONFLICT);
-        assert_eq!(Claim::Acquire.answered(conflict, true, None), Next::Step(Claim::Report));
-        assert_eq!(Claim::Report.answered(ok, true, Some(5)), Next::Step(Claim::Preempt));
-        assert_eq!(Claim::Report.answered(ok, true, None), Next::Step(Claim::Acquire));
-        assert_eq!(Claim::Acquire.answered(conflict, false, None), Next::Lost);
-        assert_eq!(Claim::Preempt.answered(ok, true, None), Next::Done);
+    fn who_is_there_says_what_follows() {
+        use Step::{Acquire, Preempt, Report, Withdraw};
+        let own = |of: &[(u64, bool)]| claimed(ClaimKind::Own, of);
+        let mine = (OURS + 5, false);
+        assert_eq!(own(&[mine]), (vec![Report, Acquire], Next::Done));
+        let before = [(OURS + 1, true), mine, (OURS + 2, false), (THEIRS, false)];
+        assert_eq!(own(&before), (vec![Report, Preempt, Preempt, Acquire], Next::Done));
+        let theirs = [(THEIRS, true), (OURS + 1, false), mine];
+        assert_eq!(own(&theirs), (vec![Report, Withdraw], Next::Held(THEIRS)));
+        let taken = claimed(ClaimKind::TakeOver, &theirs);
+        assert_eq!(taken, (vec![Report, Preempt, Preempt, Acquire], Next::Done));
+        assert_eq!(claimed(ClaimKind::Look, &theirs), (vec![], Next::Done));
+        let mut late = Claim { step: Acquire, ..Claim::new(ClaimKind::Own, OURS) };
+        assert_eq!(late.answered(Status::RESERVATION_CONFLICT, &[]), Next::Held(0));
     }
 
     #[test]
-    fn the_holder_is_found_in_a_report() {
-        let mut report = vec![0; 64 + 2 * 64];
-        report[64 + 64 + 2] = 1;
-        report[64 + 64 + 8..][..8].copy_from_slice(&0x1234u64.to_le_bytes());
-        assert_eq!(holder_key(&report), Some(0x1234));
-        report[64 + 64 + 2] = 0;
-        assert_eq!(holder_key(&report), None);
-        assert_eq!(holder_key(&report[..10]), None);
+    fn a_report_that_is_cut_short_names_whom_it_has() {
+        let whole = report(&[(THEIRS, true), (OURS, false)]);
+        assert_eq!(registrants(&whole).collect::<Vec<_>>(), [(THEIRS, true), (OURS, false)]);
+        assert_eq!(registrants(&whole[..64 + 64]).count(), 1);
+        assert_eq!(registrants(&whole[..10]).count(), 0);
     }
 }

@@ -1,59 +1,18 @@
-use crate::claim::{Claim, Next, holder_key};
+use crate::claim::{Claim, ClaimKind, Next};
 use crate::error::RemoteError;
+use crate::facts::{RemoteFacts, RemoteParameters};
 use crate::work::{Ended, Limits, Works};
 use diecut_initiator::{
     Admin, Completion, ControllerFacts, NamespaceFacts, QueuePair, QueueParameters, Sink, Token,
 };
 use diecut_media::{Intent, IntentDone, IntentError};
-use diecut_nvme::{QualifiedName, Status};
+use diecut_nvme::Status;
 use diecut_units::{Span, Time, mark, mutant};
 
 /// Kept writes beyond this are flushed though nobody asked.
 const KEPT_MAX_BYTES: usize = 64 << 20;
 /// The token of commands of a claim; pieces of intents have their places.
 const CLAIM: Token = Token(1 << 32);
-
-/// Which namespace, and as whom.
-#[derive(Clone, Debug)]
-pub struct RemoteParameters {
-    /// NQN of this server as a host.
-    pub host: QualifiedName,
-    /// HOSTID of this server: reservations are kept under it.
-    pub host_id: [u8; 16],
-    /// NQN of the subsystem.
-    pub subsystem: QualifiedName,
-    /// NSID.
-    pub nsid: u32,
-    /// Commands under way at a time.
-    pub depth: u16,
-    /// Key of the reservation; not 0.
-    pub key: u64,
-    /// KATO: a target that says nothing for so long is not there.
-    pub keep_alive: Span,
-    /// How long is waited for a target that is not there, until the drive is gone.
-    pub patience: Span,
-    /// How long is waited between two tries.
-    pub pause: Span,
-}
-
-/// What a namespace is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteFacts {
-    /// Its size.
-    pub size_bytes: u64,
-    /// Its LBAs.
-    pub lba_bytes: u32,
-    /// Whether only a flush makes writes durable.
-    pub has_volatile_cache: bool,
-    /// Whether it takes deallocations.
-    pub takes_discard: bool,
-    /// Model number of the controller.
-    pub model: String,
-    /// Serial number of the subsystem.
-    pub serial: String,
-    /// NGUID.
-    pub nguid: [u8; 16],
-}
 
 /// One of the two streams to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +32,10 @@ enum Phase {
     /// The I/O queue comes up.
     Queue,
     /// The namespace is claimed.
-    Claim(Claim),
+    Claim,
     Up,
+    /// It is given up.
+    Release,
     Gone,
 }
 
@@ -91,17 +52,23 @@ pub struct RemoteDrive {
     facts: Option<RemoteFacts>,
     limits: Option<Limits>,
     reservation_capabilities: u8,
+    has_reservations: bool,
     works: Works,
     /// Intents that came before the first connection.
     early: Vec<Intent>,
     report: Vec<u8>,
-    holder_key: u64,
+    claim: Claim,
+    /// Connections so far.
+    connections: u32,
     was_up: bool,
+    held_by: Option<u64>,
     error: Option<RemoteError>,
     /// When bytes came last.
     heard_at: Time,
     retry_at: Time,
-    /// Since when nobody is connected.
+    /// The pause before the try after the next one.
+    pause: Span,
+    /// Since when nothing is answered.
     lost_since: Option<Time>,
 }
 
@@ -126,30 +93,36 @@ impl Sink for Taken<'_> {
     }
 }
 
-/// Whether a command is asked again, because not the namespace but the way to it failed: status code type 3h.
+/// Whether a command is asked again, because not the namespace but the way to it failed: status code type 3h, or what the target says it cannot do now.
 fn is_of_path(status: Status) -> bool {
-    status.code_and_type() >> 8 == 3
+    let for_now =
+        [Status::NAMESPACE_NOT_READY, Status::COMMAND_INTERRUPTED, Status::TRANSIENT_TRANSPORT_ERROR];
+    status.code_and_type() >> 8 == 3 || for_now.iter().any(|one| status.same_code(*one))
 }
 
 impl RemoteDrive {
     /// A drive that nobody is connected to yet.
     ///
     /// # Panics
-    /// If the key or the depth is 0.
+    /// If there is no server or no depth.
     pub fn new(parameters: RemoteParameters, now: Time) -> RemoteDrive {
-        assert!(parameters.key != 0 && parameters.depth > 0, "a claim has a key, and a queue room");
+        assert!(parameters.server != 0 && parameters.depth > 0, "a claim has a key, and a queue room");
         RemoteDrive {
+            claim: Claim::new(parameters.kind, 0),
+            connections: 0,
+            held_by: None,
+            pause: parameters.pause,
+            facts: parameters.known.clone(),
             parameters,
             phase: Phase::Down,
             admin: None,
             io: None,
-            facts: None,
             limits: None,
             reservation_capabilities: 0,
+            has_reservations: false,
             works: Works::default(),
             early: Vec::new(),
             report: Vec::new(),
-            holder_key: 0,
             was_up: false,
             error: None,
             heard_at: now,
@@ -173,6 +146,41 @@ impl RemoteDrive {
         self.error.as_ref()
     }
 
+    /// Since when nothing is answered, if it is to come back.
+    pub fn away_since(&self) -> Option<Time> {
+        self.lost_since
+    }
+
+    /// Key of somebody else that holds the namespace, where it was only looked at.
+    pub fn held_by(&self) -> Option<u64> {
+        self.held_by
+    }
+
+    /// Whether nothing is under way or waits.
+    pub fn is_idle(&self) -> bool {
+        self.early.is_empty() && self.works.is_idle()
+    }
+
+    /// Gives up the namespace. It is gone when that is done.
+    ///
+    /// # Panics
+    /// If it is not up.
+    pub fn release(&mut self) {
+        assert!(self.phase == Phase::Up, "what is not claimed is not given up");
+        self.phase = Phase::Release;
+        self.go_claim(Claim::release(self.key()));
+    }
+
+    /// Whether it is gone because it was given up ([`RemoteDrive::release`]).
+    pub fn is_released(&self) -> bool {
+        self.phase == Phase::Gone && self.error.is_none()
+    }
+
+    /// What it was made with.
+    pub fn parameters(&self) -> &RemoteParameters {
+        &self.parameters
+    }
+
     /// Whether it is gone for good.
     pub fn is_gone(&self) -> bool {
         self.phase == Phase::Gone
@@ -192,7 +200,9 @@ impl RemoteDrive {
         self.heard_at = now;
         match stream {
             Stream::Admin => {
-                let RemoteParameters { host, host_id, subsystem, keep_alive, .. } = self.parameters.clone();
+                self.connections = self.connections.wrapping_add(1);
+                let host_id = self.host_id();
+                let RemoteParameters { host, subsystem, keep_alive, .. } = self.parameters.clone();
                 let admin = QueueParameters::admin(host, host_id, subsystem);
                 let keep_alive_ms = u32::try_from(keep_alive.0 / 1_000_000).unwrap_or(u32::MAX);
                 self.admin = Some(Admin::new(QueueParameters { keep_alive_ms, ..admin }, 1));
@@ -207,9 +217,33 @@ impl RemoteDrive {
         }
     }
 
+    /// I-Q5. HOSTID of this connection: nobody had it before.
+    fn host_id(&self) -> [u8; 16] {
+        let RemoteParameters { server, life, .. } = self.parameters;
+        let all = u128::from(server) << 96 | u128::from(life) << 32 | u128::from(self.connections);
+        all.to_be_bytes()
+    }
+
+    /// Key of this connection.
+    fn key(&self) -> u64 {
+        let RemoteParameters { server, life, .. } = self.parameters;
+        u64::from(server) << 32 | u64::from((life as u32).wrapping_add(self.connections))
+    }
+
     /// A stream could not be opened, or is closed.
-    pub fn closed(&mut self, _stream: Stream, now: Time) {
-        self.lose(now);
+    pub fn closed(&mut self, stream: Stream, now: Time) {
+        // One that was given up already, because of the other one, is no news.
+        if self.keeps(stream) || self.wants(now) == Some(stream) {
+            self.lose(now);
+        }
+    }
+
+    /// Whether a stream that is open is still of use.
+    pub fn keeps(&self, stream: Stream) -> bool {
+        match stream {
+            Stream::Admin => self.admin.is_some(),
+            Stream::Io => self.io.is_some(),
+        }
     }
 
     /// Bytes to send next.
@@ -257,12 +291,21 @@ impl RemoteDrive {
     fn learn(&mut self, controller: &ControllerFacts) -> Result<(), RemoteError> {
         let nsid = self.parameters.nsid;
         let namespace = controller.namespaces.iter().find(|namespace| namespace.nsid == nsid);
-        let NamespaceFacts { size_lbas, lba_bytes, reservation_capabilities, nguid, .. } =
+        let NamespaceFacts { size_lbas, lba_bytes, reservation_capabilities, nguid, eui64, .. } =
             *namespace.ok_or(RemoteError::NoNamespace(nsid))?;
+        let &NamespaceFacts { metadata_bytes, has_protection, is_write_protected, .. } =
+            namespace.ok_or(RemoteError::NoNamespace(nsid))?;
+        if metadata_bytes > 0 || has_protection {
+            return Err(RemoteError::Metadata { nsid, metadata_bytes, has_protection });
+        }
+        if is_write_protected && self.parameters.kind != ClaimKind::Look {
+            return Err(RemoteError::WriteProtected(nsid));
+        }
         if !matches!(lba_bytes, 512 | 4096) {
             return Err(RemoteError::LbaSize { nsid, lba_bytes });
         }
-        if !controller.takes_reservations || reservation_capabilities == 0 {
+        let has_reservations = controller.takes_reservations && reservation_capabilities != 0;
+        if !has_reservations && self.parameters.kind != ClaimKind::Look {
             return Err(RemoteError::NoReservations(nsid));
         }
         let facts = RemoteFacts {
@@ -273,10 +316,16 @@ impl RemoteDrive {
             model: controller.model.clone(),
             serial: controller.serial.clone(),
             nguid,
+            eui64,
+            takes_reservations: has_reservations,
+            is_write_protected,
         };
-        if self.facts.as_ref().is_some_and(|before| *before != facts) {
-            return Err(RemoteError::OtherNamespace(nsid));
+        // I-Q6.
+        let what = self.facts.as_ref().map_or(String::new(), |before| facts.differences(before));
+        if !what.is_empty() {
+            return Err(RemoteError::OtherNamespace { nsid, what });
         }
+        self.has_reservations = has_reservations;
         // NLB has 16 bits.
         let lbas_max = (controller.transfer_bytes_max / lba_bytes).clamp(1, 1 << 16);
         let keeps = facts.has_volatile_cache && !mutant!("remote: what was not flushed is not kept");
@@ -298,7 +347,12 @@ impl RemoteDrive {
         io.receive(bytes, &mut taken)?;
         let completions = taken.completions;
         if self.phase == Phase::Queue && io.is_ready() {
-            self.claim(Claim::Register);
+            if self.has_reservations {
+                self.phase = Phase::Claim;
+                self.go_claim(Claim::new(self.parameters.kind, self.key()));
+            } else {
+                self.come_up();
+            }
         }
         for completion in completions {
             self.completed(completion, now)?;
@@ -307,36 +361,65 @@ impl RemoteDrive {
         Ok(())
     }
 
-    fn claim(&mut self, step: Claim) {
-        let RemoteParameters { nsid, key, .. } = self.parameters;
-        let (entry, data, expected_bytes) =
-            step.ask(nsid, key, self.holder_key, self.reservation_capabilities);
-        self.phase = Phase::Claim(step);
+    fn go_claim(&mut self, claim: Claim) {
+        let (entry, data, expected_bytes) = claim.ask(self.parameters.nsid, self.reservation_capabilities);
+        self.claim = claim;
         self.report.clear();
         let io = self.io.as_mut().expect("I-Q3: a claim goes over a queue");
         io.submit_entry(CLAIM, entry, data, expected_bytes);
     }
 
+    fn come_up(&mut self) {
+        mark!("remote: namespace claimed");
+        self.phase = Phase::Up;
+        self.was_up = true;
+        self.held_by = self.claim.held_by();
+        let limits = self.limits.expect("I-Q3: it is known what is claimed");
+        for intent in std::mem::take(&mut self.early) {
+            self.works.begin(intent.token, intent.work, &limits);
+        }
+        if self.works.is_idle() {
+            self.goes_well();
+        }
+    }
+
+    /// The target does what it is asked for.
+    fn goes_well(&mut self) {
+        (self.lost_since, self.error, self.pause) = (None, None, self.parameters.pause);
+    }
+
+    fn claim_answered(&mut self, status: Status) -> Result<(), RemoteError> {
+        let nsid = self.parameters.nsid;
+        let mut claim = self.claim.clone();
+        match claim.answered(status, &self.report) {
+            Next::Ask => self.go_claim(claim),
+            Next::Done => {
+                self.claim = claim;
+                self.come_up();
+            }
+            Next::Released => {
+                (self.admin, self.io, self.phase) = (None, None, Phase::Gone);
+                self.lost_since = None;
+            }
+            Next::Held(_) if self.was_up => return Err(RemoteError::TakenOver(nsid)),
+            Next::Held(key) => return Err(RemoteError::Held { nsid, key }),
+            Next::Failed(what, status) => return Err(RemoteError::Claim { nsid, what, status }),
+        }
+        Ok(())
+    }
+
     fn completed(&mut self, completion: Completion, now: Time) -> Result<(), RemoteError> {
         let Completion { token, status, .. } = completion;
         let nsid = self.parameters.nsid;
-        if let (CLAIM, Phase::Claim(step)) = (token, self.phase) {
-            let key = holder_key(&self.report);
-            self.holder_key = key.unwrap_or(0);
-            match step.answered(status, !self.was_up || mutant!("remote: a lost claim is taken back"), key) {
-                Next::Step(step) => self.claim(step),
-                Next::Done => {
-                    mark!("remote: namespace claimed");
-                    self.phase = Phase::Up;
-                    (self.was_up, self.lost_since, self.error) = (true, None, None);
-                    let limits = self.limits.expect("I-Q3: it is known what is claimed");
-                    for intent in std::mem::take(&mut self.early) {
-                        self.works.begin(intent.token, intent.work, &limits);
-                    }
-                }
-                Next::Lost => return Err(RemoteError::Claimed(nsid)),
-                Next::Failed(what, status) => return Err(RemoteError::Claim { nsid, what, status }),
+        if token == CLAIM {
+            if !is_of_path(status) {
+                return self.claim_answered(status);
             }
+            self.lose(now);
+            return Ok(());
+        }
+        // The connection was given up for what came before.
+        if self.phase != Phase::Up {
             return Ok(());
         }
         if is_of_path(status) {
@@ -344,9 +427,13 @@ impl RemoteDrive {
             self.lose(now);
             return Ok(());
         }
-        if status.same_code(Status::RESERVATION_CONFLICT) {
-            return Err(RemoteError::Claimed(nsid));
+        if [Status::RESERVATION_CONFLICT, Status::ABORTED_BY_PREEMPTION]
+            .iter()
+            .any(|one| status.same_code(*one))
+        {
+            return Err(RemoteError::TakenOver(nsid));
         }
+        self.goes_well();
         let ended = match status {
             status if status.is_success() => Ended::Well,
             status if status.same_code(Status::CAPACITY_EXCEEDED) => Ended::Badly(IntentError::Full),
@@ -391,7 +478,7 @@ impl RemoteDrive {
 
     /// When [`RemoteDrive::tick`] has something to do.
     pub fn deadline(&self) -> Time {
-        let gives_up = self.lost_since.map_or(Time::NEVER, |since| since + self.parameters.patience);
+        let gives_up = self.gives_up_at();
         match self.phase {
             Phase::Gone => Time::NEVER,
             Phase::Down => self.retry_at.min(gives_up),
@@ -413,28 +500,35 @@ impl RemoteDrive {
         if is_silent {
             mark!("remote: a target says nothing");
             self.lose(now);
-            // It may have commands of the old connection yet. By then it has given that up, too: it hears nothing either.
-            self.retry_at = self.retry_at.max(now + self.parameters.keep_alive);
         }
-        if self.lost_since.is_some_and(|since| now >= since + self.parameters.patience) {
-            let seconds = self.parameters.patience.0 / 1_000_000_000;
+        if self.phase != Phase::Gone && now >= self.gives_up_at() {
+            let seconds = self.parameters.patience.map_or(0, |patience| patience.0 / 1_000_000_000);
             let error = self.error.take().unwrap_or(RemoteError::Silent(seconds));
             self.give_up(error);
         }
     }
 
+    fn gives_up_at(&self) -> Time {
+        match (self.lost_since, self.parameters.patience) {
+            (Some(since), Some(patience)) => since + patience,
+            _ => Time::NEVER,
+        }
+    }
+
     /// The connection is lost, and is made again. What was sent goes out again (I-Q4).
     fn lose(&mut self, now: Time) {
-        if matches!(self.phase, Phase::Down | Phase::Gone) {
-            self.retry_at = self.retry_at.max(now + self.parameters.pause);
+        if self.phase == Phase::Gone {
             return;
         }
-        mark!("remote: connection lost");
-        (self.admin, self.io) = (None, None);
-        self.phase = Phase::Down;
-        self.retry_at = now + self.parameters.pause;
-        self.lost_since = self.lost_since.or(Some(now));
-        self.works.lost();
+        if self.phase != Phase::Down {
+            mark!("remote: connection lost");
+            (self.admin, self.io) = (None, None);
+            self.phase = Phase::Down;
+            self.lost_since = self.lost_since.or(Some(now));
+            self.works.lost();
+        }
+        self.retry_at = now + self.pause;
+        self.pause = Span(self.pause.0.saturating_mul(2)).min(self.parameters.pause_max);
     }
 
     /// What cannot be helped by another try ends it.

@@ -17,11 +17,18 @@ pub enum RemoteError {
     NoNamespace(u32),
     /// It has another namespace there than before.
     #[error(
-        "namespace {0} is another one than it was when it was first connected to; the drive is not used any more"
+        "namespace {nsid} is another one than it was ({what}); it is not used any more. Name the one that holds the device, and start the server again"
     )]
-    OtherNamespace(u32),
+    OtherNamespace {
+        /// NSID.
+        nsid: u32,
+        /// What differs.
+        what: String,
+    },
     /// LBAs of another size than a drive can be cut into.
-    #[error("namespace {nsid} has LBAs of {lba_bytes} bytes; 512 or 4096 are usable")]
+    #[error(
+        "namespace {nsid} has blocks of {lba_bytes} bytes; 512 or 4096 are usable. Format it so, or name another one"
+    )]
     LbaSize {
         /// NSID.
         nsid: u32,
@@ -43,7 +50,33 @@ pub enum RemoteError {
         /// Its status.
         status: Status,
     },
-    /// Another server claimed it.
-    #[error("another server claimed namespace {0}; stop that one first, if this one is to have it")]
-    Claimed(u32),
+    /// Another server has it.
+    #[error(
+        "namespace {nsid} is in use: another server holds its reservation, under the key {key:#x}; stop that one first. If it is gone for good, `diecut \
+         device release` takes the namespace from it"
+    )]
+    Held {
+        /// NSID.
+        nsid: u32,
+        /// Key of its reservation; 0 if that was not seen.
+        key: u64,
+    },
+    /// Another server took it over.
+    #[error(
+        "another server took namespace {0} over; it is not used any more. Stop that one, then start this one again, if this one is to have it"
+    )]
+    TakenOver(u32),
+    /// Blocks with bytes beside the data.
+    #[error("blocks of namespace {nsid} carry {metadata_bytes} bytes of metadata{}; format it without them (`nvme format`), or name another one", if *.has_protection { " and protection information" } else { "" })]
+    Metadata {
+        /// NSID.
+        nsid: u32,
+        /// Bytes of each LBA.
+        metadata_bytes: u16,
+        /// Whether blocks are protected end to end.
+        has_protection: bool,
+    },
+    /// It takes no writes.
+    #[error("namespace {0} is write-protected; lift that at the target, or name another one")]
+    WriteProtected(u32),
 }

@@ -4,15 +4,13 @@
 //! `initiator` with what a drive needs besides: it claims the namespace, connects again, and keeps what was not flushed.
 //!
 //! Invariants (numbered in `docs/invariants/remote.md`)
-//! - The namespace is written under a reservation of this server. A server that comes later takes it over, and what an earlier one still
-//!   sends is refused.
+//! - The namespace is written under a reservation of this connection. Who else has one is respected; who takes it over ends this drive, and what
+//!   this one still sends is refused.
 //! - What was answered is there when the connection was lost and came back, whatever the target lost with its cache: writes that no complete
 //!   flush covers are kept, and written again before anything else.
-//! - Each intent is answered once. After so long without a connection the drive is gone, and stays so.
-//!
-//! A command of a connection that was lost may reach the namespace late, when what came after it is there already. After a silence the next try waits as
-//! long as the target takes to give up its side. When the stream was closed, its side is closed, too; what it had begun by then ends before an erase block
-//! is used again, which takes several round trips.
+//! - Nothing of a connection that was lost lands behind what comes over the next one: each is a host of its own to the target, and the next one preempts
+//!   it, with its commands, before it sends any.
+//! - Each intent is answered once. A target that is not there is waited for, for ever or for so long; then the drive is gone, and stays so.
 //!
 //! Not known here: sockets, the clock, erase blocks, labels.
 
@@ -22,8 +20,12 @@
 mod claim;
 mod drive;
 mod error;
+mod facts;
 mod kept;
 mod work;
 
-pub use drive::{RemoteDrive, RemoteFacts, RemoteParameters, Stream};
+pub use claim::ClaimKind;
+pub use diecut_initiator::HostError;
+pub use drive::{RemoteDrive, Stream};
 pub use error::RemoteError;
+pub use facts::{RemoteFacts, RemoteParameters};

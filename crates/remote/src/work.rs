@@ -140,6 +140,11 @@ impl Works {
         self.waiting.push_back(piece);
     }
 
+    /// Whether nothing is under way or waits, what is repeated included.
+    pub fn is_idle(&self) -> bool {
+        self.works.is_empty() && self.pieces.is_empty() && self.again.is_empty()
+    }
+
     /// More is kept than should be: it is flushed though nobody asked.
     pub fn flush_kept(&mut self) {
         if !self.own_flush {

@@ -6,7 +6,7 @@ use diecut_drives::{DriveMedium, DriveShape};
 use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork, conformance};
 use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation};
 use diecut_nvmf::{self as target, ConnectionId, NamespaceConfig, Target, TargetConfig};
-use diecut_remote::{RemoteDrive, RemoteError, RemoteFacts, RemoteParameters, Stream};
+use diecut_remote::{ClaimKind, RemoteDrive, RemoteError, RemoteFacts, RemoteParameters, Stream};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::driven::{CarryOut, Driven};
@@ -33,6 +33,10 @@ struct Server {
     flushes: u32,
     next_connection: u64,
     now: Time,
+    /// Writes of which one takes its time, and ends long after; 0: none.
+    slow_one_in: u64,
+    late: Vec<NamespaceCommand>,
+    random: Random,
 }
 
 fn config() -> NamespaceConfig {
@@ -51,12 +55,16 @@ impl Server {
             flushes: 0,
             next_connection: 0,
             now: Time(1),
+            slow_one_in: 0,
+            late: Vec::new(),
+            random: Random::of(1),
         };
         server.begin();
         server
     }
 
     fn begin(&mut self) {
+        self.late.clear();
         self.target = Target::new(TargetConfig::default());
         let subsystem = subsystem(SUBSYSTEM, &[], [(1, config())]);
         self.target.set_subsystem(subsystem, self.now, &mut Vec::new());
@@ -80,7 +88,12 @@ impl Server {
         }
         for action in actions {
             match action {
-                target::Action::Submit(command) => self.execute(command),
+                target::Action::Submit(command) => {
+                    let is_slow = matches!(command.operation, NamespaceOperation::Write { .. })
+                        && self.slow_one_in > 0
+                        && self.random.below(self.slow_one_in) == 0;
+                    if is_slow { self.late.push(command) } else { self.execute(command) }
+                }
                 target::Action::Keep(keep) => self.tell(target::Event::Kept(keep.kept())),
                 target::Action::Ask(question) => {
                     self.tell(target::Event::Told(Box::new(question.unknown())));
@@ -112,6 +125,16 @@ impl Server {
         }
         let completion = execute(&mut self.memory, command);
         self.tell(target::Event::Completed(completion));
+    }
+
+    /// One of the commands that take their time may end, whoever asked for it and wherever that one is.
+    fn end_late(&mut self) -> bool {
+        if !self.late.is_empty() && self.random.below(3) == 0 {
+            let at = self.random.below(self.late.len() as u64) as usize;
+            let command = self.late.swap_remove(at);
+            self.execute(command);
+        }
+        !self.late.is_empty()
     }
 
     fn accept(&mut self) -> ConnectionId {
@@ -163,15 +186,22 @@ impl Line {
     fn new(server: &Rc<RefCell<Server>>, number: u8, seed: u64) -> Line {
         let parameters = RemoteParameters {
             host: name(&host(number)),
-            host_id: [number; 16],
+            server: u32::from(number),
+            life: seed,
             subsystem: name(SUBSYSTEM),
             nsid: 1,
+            kind: ClaimKind::Own,
+            known: None,
             depth: 16,
-            key: 0x1000 + u64::from(number),
             keep_alive: Span::from_secs(5),
-            patience: Span::from_secs(60),
+            patience: Some(Span::from_secs(60)),
             pause: Span::from_millis(200),
+            pause_max: Span::from_secs(2),
         };
+        Line::of(server, parameters, seed)
+    }
+
+    fn of(server: &Rc<RefCell<Server>>, parameters: RemoteParameters, seed: u64) -> Line {
         let now = server.borrow().now;
         Line {
             remote: RemoteDrive::new(parameters, now),
@@ -210,6 +240,7 @@ impl Line {
             self.cut();
         }
         self.server.borrow_mut().now = self.now;
+        let is_late = self.server.borrow_mut().end_late();
         if let Some(stream) = self.remote.wants(self.now) {
             if self.is_unreachable {
                 self.remote.closed(stream, self.now);
@@ -219,7 +250,15 @@ impl Line {
             self.streams.insert(stream as u8, connection);
             self.remote.opened(stream, self.now);
         }
-        let mut carried = false;
+        let mut carried = is_late;
+        // Of a connection that the drive gave up by itself.
+        for stream in STREAMS {
+            if !self.remote.keeps(stream)
+                && let Some(connection) = self.streams.remove(&(stream as u8))
+            {
+                self.server.borrow_mut().tell(target::Event::Closed(connection));
+            }
+        }
         for stream in STREAMS {
             let Some(&connection) = self.streams.get(&(stream as u8)) else { continue };
             let output = self.remote.output(stream);
@@ -253,7 +292,9 @@ impl Line {
             !self.remote.output(*stream).is_empty()
                 || self.server.borrow().target.outbox(connection).is_some_and(|outbox| !outbox.is_empty())
         };
-        STREAMS.iter().any(has_output) || self.remote.wants(self.now).is_some()
+        !self.server.borrow().late.is_empty()
+            || STREAMS.iter().any(has_output)
+            || self.remote.wants(self.now).is_some()
     }
 
     /// Goes on until something holds.
@@ -329,6 +370,7 @@ fn random_work_over_cuts(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let mut medium = fresh(seed);
         (medium.io.0.cut_one_in, medium.io.0.crashes_in_ten) = (150, 5);
+        medium.io.0.server.borrow_mut().slow_one_in = seed % 3 * 10;
         conformance::random_work(&mut medium, seed);
         cuts += medium.io.0.cuts;
     }
@@ -344,7 +386,7 @@ fn nothing_that_was_answered_is_lost_with_a_connection() {
 #[test]
 fn planted_bugs_are_noticed() {
     is_noticed("remote: what was not flushed is not kept", || random_work_over_cuts(0..12));
-    is_noticed("remote: a lost claim is taken back", who_comes_later_has_it);
+    is_noticed("remote: connections of before are not preempted", what_was_under_way_does_not_land_late);
 }
 
 /// Goal: what a flush covered survives the death of this machine, and of the target.
@@ -373,36 +415,178 @@ fn read(line: &mut Line) -> Vec<u8> {
     done.buffer.unwrap().to_vec()
 }
 
-/// Goal: a namespace is one server's. Method: a second one comes; the first one's writes are refused from then on, also when it connects again.
-fn who_comes_later_has_it() {
-    let server = Rc::new(RefCell::new(Server::new()));
-    let (mut first, mut second) = (Line::new(&server, 1, 1), Line::new(&server, 2, 2));
-    first.run(RemoteDrive::is_up);
-    assert_eq!(write(&mut first, 1), Ok(()));
-    second.run(RemoteDrive::is_up);
-    assert_eq!(write(&mut second, 2), Ok(()));
-    let mut third = Line::new(&server, 1, 3);
-    if server.borrow().now.0.is_multiple_of(2) {
-        // Whether it notices by a write, or when it connects again.
-        first.close();
-        first.run(|remote| remote.is_gone() || remote.is_up());
+/// Goal: what a connection that was lost still has at the target does not land behind what comes over the next one. Method: a write that takes its time, its
+/// connection ends, it is repeated, and what was written is read until nothing is under way at the target any more.
+fn what_was_under_way_does_not_land_late() {
+    for seed in 0..20 {
+        let server = Rc::new(RefCell::new(Server::new()));
+        let mut line = Line::new(&server, 1, seed);
+        line.run(RemoteDrive::is_up);
+        server.borrow_mut().slow_one_in = 1;
+        let parts = [Buffer::copy_from(&[1; 8192])].into_iter().collect();
+        let intent = Intent { token: IntentToken(4), work: IntentWork::Write { offset: 1 << 20, parts } };
+        line.remote.begin(&mut vec![intent]);
+        while server.borrow().late.is_empty() {
+            line.carry();
+        }
+        line.close();
+        server.borrow_mut().slow_one_in = 0;
+        let mut done = Vec::new();
+        while done.is_empty() {
+            line.now = line.now.max(CarryOut::next_event(&line));
+            let now = line.now;
+            CarryOut::end(&mut line, now, &mut done);
+        }
+        assert_eq!(write(&mut line, 2), Ok(()));
+        while server.borrow_mut().end_late() {}
+        assert_eq!(read(&mut line), [2; 8192], "seed {seed}");
     }
-    first.close();
-    first.run(|remote| remote.is_gone() || remote.is_up());
-    assert_eq!(first.remote.error(), Some(&RemoteError::Claimed(1)));
-    assert_eq!(write(&mut first, 3), Err(IntentError::Gone));
-    assert_eq!(read(&mut second), [2; 8192]);
-    // A server that is started again is to have it.
-    third.run(RemoteDrive::is_up);
-    assert_eq!(write(&mut third, 4), Ok(()));
-    assert_eq!(write(&mut second, 5), Err(IntentError::Gone));
-    assert_eq!(second.remote.error(), Some(&RemoteError::Claimed(1)));
-    assert_eq!(read(&mut third), [4; 8192]);
 }
 
 #[test]
+fn late_commands_are_fenced() {
+    what_was_under_way_does_not_land_late();
+}
+
+/// Goal: a namespace is one server's. Method: a second one comes and is refused, by name; when the first one gives the namespace up it has it. One that is
+/// to take over does, and the first one knows.
+#[test]
 fn a_namespace_is_one_servers() {
-    who_comes_later_has_it();
+    let server = Rc::new(RefCell::new(Server::new()));
+    let gone = |remote: &RemoteDrive| remote.is_gone();
+    let mut first = Line::new(&server, 1, 1);
+    first.run(RemoteDrive::is_up);
+    assert_eq!(write(&mut first, 1), Ok(()));
+    let mut second = Line::new(&server, 2, 2);
+    second.run(gone);
+    let held = RemoteError::Held { nsid: 1, key: 1 << 32 | 2 };
+    assert_eq!(second.remote.error(), Some(&held));
+    assert!(held.to_string().contains("in use") && held.to_string().contains("device release"), "{held}");
+    // Its server is killed, and another process of it comes.
+    first.close();
+    Line::new(&server, 2, 3).run(gone);
+    let mut first = Line::new(&server, 1, 4);
+    first.run(RemoteDrive::is_up);
+    assert_eq!(read(&mut first), [1; 8192]);
+    // Who only looks says who has it, and claims nothing.
+    let look = RemoteParameters { kind: ClaimKind::Look, ..second.remote.parameters().clone() };
+    let mut looking = Line::of(&server, look, 5);
+    looking.run(RemoteDrive::is_up);
+    assert_eq!(looking.remote.held_by(), Some(1 << 32 | 5));
+    assert_eq!(read(&mut looking), [1; 8192]);
+    assert_eq!(write(&mut first, 2), Ok(()));
+    first.remote.release();
+    first.run(gone);
+    assert_eq!((first.remote.error(), first.remote.is_released()), (None, true));
+    let mut second = Line::new(&server, 2, 6);
+    second.run(RemoteDrive::is_up);
+    assert_eq!(write(&mut second, 3), Ok(()));
+    let over = RemoteParameters { kind: ClaimKind::TakeOver, ..first.remote.parameters().clone() };
+    let mut third = Line::of(&server, over, 7);
+    third.run(RemoteDrive::is_up);
+    assert_eq!(write(&mut third, 4), Ok(()));
+    assert_eq!(write(&mut second, 5), Err(IntentError::Gone));
+    assert_eq!(second.remote.error(), Some(&RemoteError::TakenOver(1)));
+    assert_eq!(read(&mut third), [4; 8192]);
+}
+
+/// Goal: a namespace that is another one after a connection was lost is refused, by name. Method: its target comes back with a smaller one.
+#[test]
+fn another_namespace_in_its_place_is_refused() {
+    let server = Rc::new(RefCell::new(Server::new()));
+    let mut line = Line::new(&server, 1, 1);
+    line.run(RemoteDrive::is_up);
+    line.close();
+    {
+        let mut server = server.borrow_mut();
+        server.begin();
+        let mut other = config();
+        other.properties.size_lbas -= 8;
+        let now = server.now;
+        server.target.set_subsystem(subsystem(SUBSYSTEM, &[], [(1, other)]), now, &mut Vec::new());
+    }
+    line.run(RemoteDrive::is_gone);
+    let said = line.remote.error().unwrap().to_string();
+    assert!(said.contains("is another one than it was (size 35618816, and was 35651584)"), "{said}");
+    // A process that knows what it opened.
+    let known = RemoteParameters { life: 9, ..line.remote.parameters().clone() };
+    let known = RemoteParameters { known: line.remote.facts().cloned(), ..known };
+    let mut next = Line::of(&server, known, 2);
+    next.run(RemoteDrive::is_gone);
+    assert!(matches!(next.remote.error(), Some(RemoteError::OtherNamespace { .. })));
+}
+
+/// Goal: a namespace that takes no writes is refused by name, and can be looked at.
+#[test]
+fn a_write_protected_namespace_is_refused() {
+    let server = Rc::new(RefCell::new(Server::new()));
+    {
+        let mut server = server.borrow_mut();
+        let mut protected = config();
+        protected.properties.read_only = true;
+        let now = server.now;
+        server.target.set_subsystem(subsystem(SUBSYSTEM, &[], [(1, protected)]), now, &mut Vec::new());
+    }
+    let mut line = Line::new(&server, 1, 1);
+    line.run(RemoteDrive::is_gone);
+    assert_eq!(line.remote.error(), Some(&RemoteError::WriteProtected(1)));
+    let look = RemoteParameters { kind: ClaimKind::Look, ..line.remote.parameters().clone() };
+    Line::of(&server, look, 2).run(RemoteDrive::is_up);
+}
+
+/// Goal: whenever the connection ends, what was asked for is answered once and right, and the target is not asked without pause. Method: a connection that
+/// ends after each number of steps that a bring-up, a claim and some work take.
+#[test]
+fn a_cut_at_every_step_is_survived() {
+    for steps in 0..120 {
+        let server = Rc::new(RefCell::new(Server::new()));
+        let mut line = Line::new(&server, 1, steps);
+        let parts = [Buffer::copy_from(&[7; 8192])].into_iter().collect();
+        let write = IntentWork::Write { offset: 1 << 20, parts };
+        let intents = [write, IntentWork::Sync].into_iter().zip([IntentToken(1), IntentToken(2)]);
+        line.remote.begin(&mut intents.map(|(work, token)| Intent { token, work }).collect());
+        let mut done = Vec::new();
+        for step in 0..100_000 {
+            if step == steps {
+                line.close();
+            }
+            line.now = line.now.max(CarryOut::next_event(&line));
+            let now = line.now;
+            CarryOut::end(&mut line, now, &mut done);
+            if done.len() == 2 && step > steps {
+                break;
+            }
+        }
+        let mut answered: Vec<_> = done.iter().map(|done| (done.token, done.result)).collect();
+        answered.sort_unstable_by_key(|one| one.0);
+        assert_eq!(answered, [(IntentToken(1), Ok(())), (IntentToken(2), Ok(()))], "after {steps} steps");
+        assert_eq!(read(&mut line), [7; 8192], "after {steps} steps");
+    }
+}
+
+/// Goal: a target that cannot be reached is tried less and less often, within bounds, and without patience for ever.
+#[test]
+fn tries_become_rare() {
+    let server = Rc::new(RefCell::new(Server::new()));
+    let for_ever =
+        RemoteParameters { patience: None, ..Line::new(&server, 1, 1).remote.parameters().clone() };
+    let mut line = Line::of(&server, for_ever, 1);
+    line.is_unreachable = true;
+    let (mut tries, mut done) = (Vec::new(), Vec::new());
+    while line.now < Time(1) + Span::from_secs(600) {
+        line.now = line.now.max(CarryOut::next_event(&line));
+        if line.remote.wants(line.now).is_some() {
+            tries.push(line.now);
+        }
+        let now = line.now;
+        CarryOut::end(&mut line, now, &mut done);
+    }
+    let pauses: Vec<u64> = tries.windows(2).map(|two| two[1].since(two[0]).0 / 1_000_000).collect();
+    assert_eq!(pauses[..6], [200, 400, 800, 1600, 2000, 2000]);
+    assert!(!line.remote.is_gone() && line.remote.away_since() == Some(Time(1)));
+    line.is_unreachable = false;
+    assert_eq!(write(&mut line, 6), Ok(()));
+    assert_eq!(line.remote.away_since(), None);
 }
 
 /// Goal: a target that is not there is waited for, and then the drive is gone. Method: it cannot be reached before, for a while, and for good.
@@ -430,6 +614,9 @@ fn a_target_that_is_not_there_is_waited_for() {
         model: "diecut".to_owned(),
         serial: "A1".to_owned(),
         nguid: [0xcd; 16],
+        eui64: [0; 8],
+        takes_reservations: true,
+        is_write_protected: false,
     };
     assert_eq!(line.remote.facts(), Some(&facts));
     line.is_unreachable = true;
@@ -455,7 +642,7 @@ fn what_is_kept_is_flushed_in_time() {
     assert_eq!(server.borrow().flushes, 2, "one for each 64 MiB");
 }
 
-/// Goal: a target that says nothing is left, and not asked again before it has left, too. Method: its bytes are not carried any more.
+/// Goal: a target that says nothing is left, and asked again. Method: its bytes are not carried any more.
 #[test]
 fn a_silent_target_is_left() {
     let server = Rc::new(RefCell::new(Server::new()));
@@ -474,11 +661,7 @@ fn a_silent_target_is_left() {
             }
         }
     }
-    assert_eq!(
-        line.now,
-        silent_from + Span::from_secs(10),
-        "5 s until it is noticed, and 5 s for the target"
-    );
+    assert_eq!(line.now, silent_from + Span::from_millis(5_200), "5 s until it is noticed, and a pause");
     line.run(RemoteDrive::is_up);
     assert_eq!(read(&mut line), [8; 8192]);
 }

@@ -346,6 +346,8 @@ pub struct DeviceStatus {
     pub dies_per_channel: u16,
     /// Raw bytes.
     pub raw_capacity_bytes: u64,
+    /// What it lies on cannot be reached.
+    pub is_away: bool,
     /// Erases of each channel since the device was made.
     pub erases_per_channel: Vec<u64>,
     /// Channels that no vSSD uses.

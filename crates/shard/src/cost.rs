@@ -190,7 +190,8 @@ impl ModelledCore {
                 drive::Event::Control { .. }
                 | drive::Event::Told { .. }
                 | drive::Event::Blocks(_)
-                | drive::Event::IoDone(..) => 0,
+                | drive::Event::IoDone(..)
+                | drive::Event::DeviceAway(..) => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

@@ -9,7 +9,7 @@ use crate::blocks::Blocks;
 use crate::config::ShardConfig;
 use crate::cost::{ModelledCore, TracePoint};
 use crate::delays::Delays;
-use crate::devices::{Devices, OwnDevice};
+use crate::devices::{DeviceIndex, Devices, OwnDevice};
 use crate::door::Door;
 use crate::drive;
 use crate::flash::{ChunksView, Flash, ZonesView};
@@ -147,6 +147,20 @@ impl<M: Media> DataPlane<M> {
         }
         drop(rest);
         self.nvme.give_back(batch);
+    }
+
+    /// What a device lies on cannot be reached, or can be again: hosts hear that their commands are not ready.
+    pub fn set_away(&mut self, device: DeviceIndex, is_away: bool, now: Time) {
+        mark!("shard: a device is away, or back");
+        let devices = &mut self.flash.devices;
+        devices.get_mut(device).is_away = is_away;
+        let stores = self.flash.stores();
+        let stores: Vec<_> = stores
+            .filter(|(_, vssd, _)| self.flash.devices.find(*vssd) == Some(device))
+            .map(|(store, ..)| store)
+            .collect();
+        self.namespaces.set_away(&stores, is_away, now, &mut self.outputs);
+        self.finish(now);
     }
 
     /// Lets the target see that time passed.

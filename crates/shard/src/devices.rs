@@ -21,12 +21,14 @@ pub(crate) struct OwnDevice<M: Media> {
     pub staging: Staging,
     /// Blocks retired, by die, as far as that was told.
     pub retired_told: Vec<u32>,
+    /// What it lies on cannot be reached.
+    pub is_away: bool,
 }
 
 impl<M: Media> OwnDevice<M> {
     pub fn new(media: M, pool: Pool, config: DeviceConfig, staging: Staging) -> OwnDevice<M> {
         let dies = media.geometry().dies() as usize;
-        OwnDevice { media, pool, config, staging, retired_told: vec![0; dies] }
+        OwnDevice { media, pool, config, staging, retired_told: vec![0; dies], is_away: false }
     }
 
     /// The erase blocks of a vSSD that lies here, for the length of a call.

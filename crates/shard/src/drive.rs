@@ -79,6 +79,8 @@ pub enum Event {
     Blocks(BlockEvent),
     /// A device's file or drive did what [`Action::Io`] asks for, or did not.
     IoDone(DeviceIndex, IntentDone),
+    /// What a device lies on cannot be reached for longer than hosts should wait; or it is reached again. What was asked for is carried out then.
+    DeviceAway(DeviceIndex, bool),
 }
 
 /// What the shard asks of the driver.

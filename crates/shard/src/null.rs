@@ -137,7 +137,10 @@ impl Drive for NullShard {
             drive::Event::Adopted { connection, state } => target::Event::Adopted(connection, state),
             drive::Event::Closed { connection } => target::Event::Closed(connection),
             // Null shards have nothing to say to each other, and no erase blocks: their servers have no socket for those.
-            drive::Event::Told { .. } | drive::Event::Blocks(_) | drive::Event::IoDone(..) => return,
+            drive::Event::Told { .. }
+            | drive::Event::Blocks(_)
+            | drive::Event::IoDone(..)
+            | drive::Event::DeviceAway(..) => return,
             drive::Event::Control { token, request: _ } => {
                 let error = crate::control::ControlError {
                     kind: crate::control::ControlErrorKind::Invalid,

@@ -452,6 +452,10 @@ impl<M: Divide> Drive for Shard<M> {
         if let drive::Event::IoDone(device, done) = event {
             return self.here.plane.flash.devices.get_mut(device).media.intent_done(done, now);
         }
+        if let drive::Event::DeviceAway(device, is_away) = event {
+            self.here.plane.set_away(device, is_away, now);
+            return self.here.hand_out(now, actions);
+        }
         if !self.opening.is_over() {
             return self.opening.early.push(event);
         }
@@ -472,7 +476,9 @@ impl<M: Divide> Drive for Shard<M> {
                 attach::blocks_event(&mut self.here, self.opening.failure(), event, now);
                 return self.here.hand_out(now, actions);
             }
-            drive::Event::Told { .. } | drive::Event::IoDone(..) => unreachable!("taken above"),
+            drive::Event::Told { .. } | drive::Event::IoDone(..) | drive::Event::DeviceAway(..) => {
+                unreachable!("taken above")
+            }
         };
         health::look(&mut self.here, now);
         self.here.plane.nvme.handle(event, now);

@@ -87,6 +87,7 @@ fn device_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> DeviceStatu
         channels: geometry.channels,
         dies_per_channel: geometry.dies_per_channel,
         raw_capacity_bytes: geometry.raw_capacity_bytes(),
+        is_away: own.is_away,
         erases_per_channel: (0..u32::from(geometry.channels)).map(erases).collect(),
         free_channels: free_channels as u16,
         free_dies,
@@ -282,6 +283,7 @@ impl Status {
             }
             own.quarantined.extend(other.quarantined);
             own.wear.merge(other.wear);
+            own.is_away |= other.is_away;
         }
         self.vssds.extend(other.vssds);
         self.vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));

@@ -450,7 +450,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("catalog: frames are read without a flush", "crates/catalog/tests/on_a_drive.rs", "as the one before"),
     ("catalog: a frame counts at any place", "crates/catalog/tests/on_a_drive.rs", "as the one before"),
     ("remote: what was not flushed is not kept", "crates/remote/tests/against_target.rs", "as the one before"),
-    ("remote: a lost claim is taken back", "crates/remote/tests/against_target.rs", "as the one before"),
+    ("remote: connections of before are not preempted", "crates/remote/tests/against_target.rs", "as the one before"),
     ("blockfile: what was not copied is moved", "apps/blockfile/tests/copies.rs", "files of applications are no part of the simulator"),
     ("blockfile: a header of a run says that nothing follows", "apps/blockfile/tests/copies.rs", "as the one before"),
     ("blockfile: data of a batch are not checked", "apps/blockfile/tests/copies.rs", "as the one before"),

@@ -117,6 +117,13 @@ fn show(status: &status::Status) {
             vssd.vssd.name, vssd.provisioned, vssd.exported
         ));
     }
+    for device in status.devices.iter().filter(|device| device.is_away) {
+        print::line(&format!(
+            "warning: device {} is away: its target does not answer, and commands of hosts are not ready until it does. See to the target; the server \
+             goes on by itself",
+            device.name
+        ));
+    }
     for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
         print::line(&format!("warning: {reason}"));
     }

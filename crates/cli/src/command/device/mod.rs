@@ -1,7 +1,8 @@
-//! `diecut device`: files and block devices of this machine, and the devices of a server.
+//! `diecut device`: drives (files and block devices of this machine, namespaces of NVMe/TCP targets), and the devices of a server.
 
 mod format;
 mod list;
+mod remote;
 
 pub use list::list;
 
@@ -21,12 +22,14 @@ const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth
                          inside; `diecut probe` measures which regions disturb each other";
 #[derive(Subcommand)]
 pub enum Device {
-    /// Say what files and block devices are, what lies on them, and whether diecut would take them. Nothing is written.
+    /// Say what files, block devices or namespaces of targets are, what lies on them, and whether diecut would take them. Nothing is written.
     Identify(Identify),
     /// List the devices of a running server, and those of its pool that are not there.
     List,
-    /// Make files or block devices a pool that a server can serve. What they hold is lost.
+    /// Make files or block devices, or a namespace of a target, a pool that a server can serve. What they hold is lost.
     Format(format::Format),
+    /// Take a namespace of a target from a server that is gone for good. One that still serves it writes no more when another one has it.
+    Release(remote::Release),
 }
 
 /// How a drive is cut.
@@ -53,8 +56,10 @@ impl Cut {
 #[derive(Args)]
 pub struct Identify {
     /// Block devices or files.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "address")]
     paths: Vec<PathBuf>,
+    #[command(flatten)]
+    remote: remote::Wanted,
     #[command(flatten)]
     cut: Cut,
 }
@@ -120,6 +125,15 @@ struct Labelled {
     other_copy: Option<String>,
 }
 
+impl Labelled {
+    fn words(&self) -> String {
+        let other =
+            self.other_copy.as_ref().map(|other| format!("; its other copy: {other}")).unwrap_or_default();
+        let (number, epoch, lanes, devices) = (self.number, self.epoch, self.lanes, self.devices_of_pool);
+        format!("number {number}, epoch {epoch}, {lanes} lanes, a pool of {devices}{other}")
+    }
+}
+
 impl Device {
     /// Carries it out, and prints what came of it.
     ///
@@ -130,6 +144,7 @@ impl Device {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
             Device::List => unreachable!("a server is asked"),
+            Device::Release(release) => release.run(json),
         }
     }
 
@@ -151,6 +166,9 @@ fn complain(message: &str, json: bool) -> ExitCode {
 
 impl Identify {
     fn run(self, json: bool) -> ExitCode {
+        if let Some(wanted) = self.remote.device() {
+            return remote::identify(&wanted, &self.cut, json);
+        }
         let mut known = Vec::new();
         let mut code = ExitCode::SUCCESS;
         for path in &self.paths {
@@ -271,16 +289,7 @@ fn rows(one: &Identified) -> Vec<(&'static str, String)> {
     rows.extend(facts.zones().map(|zoned| ("zoned", zoned.to_owned())));
     rows.push(("holds", holds(&one.contents)));
     if let Some(label) = &one.label {
-        let other =
-            label.other_copy.as_ref().map(|other| format!("; its other copy: {other}")).unwrap_or_default();
-        let devices = label.devices_of_pool;
-        rows.push((
-            "label",
-            format!(
-                "number {}, epoch {}, {} lanes, a pool of {devices}{other}",
-                label.number, label.epoch, label.lanes
-            ),
-        ));
+        rows.push(("label", label.words()));
     }
     if let Some(shape) = &one.shape {
         rows.push(("would be cut into", shape.words()));

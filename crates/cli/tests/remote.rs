@@ -1,0 +1,380 @@
+//! A server whose pool lies on a namespace of another one, over real sockets: both are killed under load and come back, the target stays away, another
+//! server wants the same namespace, and set-ups are wrong. What a host flushed is there after all of it.
+
+mod host;
+mod served;
+
+use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_nvme::Status;
+use diecut_testing::Random;
+use diecut_testing::versions::Versions;
+use diecut_testing::wait::wait_for;
+use diecut_units::Buffer;
+use host::Host;
+use served::{Server, assert_says, command, diecut, done, refused};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+
+const POOL: &str = "nqn.2026-11.org.diecut:pool";
+const LBA_BYTES: usize = 4096;
+const LBAS: u64 = 1024;
+
+/// A target (`a`) with a namespace, and servers that want it.
+struct Bench {
+    folder: TempDir,
+    port: u16,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // The target comes back where it was.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let bench = Bench { folder, port };
+        let a = bench.folder_of("a");
+        let tiny =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"));
+        let own = tiny.unwrap().replace("channels = 2\n", "channels = 4\n");
+        let own = own.replace("blocks_per_plane = 40\n", "blocks_per_plane = 700\n");
+        std::fs::write(a.join("small.toml"), own).unwrap();
+        let setup = r#"
+[device]
+profile = "small.toml"
+protected_memory = "64M"
+[[tenant]]
+name = "a"
+[[vssd]]
+name = "flash"
+tenant = "a"
+isolation = "channel"
+capacity = "200M"
+[[volume]]
+name = "disk"
+vssd = "flash"
+size = "120M"
+[[volume]]
+name = "little"
+vssd = "flash"
+size = "1M"
+[[volume]]
+name = "own"
+vssd = "flash"
+size = "8M"
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:pool"
+tenant = "a"
+allow_any_host = true
+namespaces = [{ nsid = 1, volume = "disk" }, { nsid = 2, volume = "little" }]
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:closed"
+tenant = "a"
+allowed_hosts = ["nqn.2026-11.example:somebody"]
+namespaces = [{ nsid = 1, volume = "own" }]
+"#;
+        std::fs::write(a.join("setup.toml"), setup).unwrap();
+        bench
+    }
+
+    fn folder_of(&self, name: &str) -> PathBuf {
+        let folder = self.folder.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The target.
+    fn target(&self) -> Server {
+        let mut serve = command(&self.folder_of("a"));
+        serve.args(["serve", "--listen", &self.address(), "--setup", "setup.toml", "--data", "."]);
+        Server::start_as(&self.folder_of("a"), serve)
+    }
+
+    /// The folder of a server on this namespace, with what `more` adds to its device.
+    fn set_up(&self, name: &str, subsystem: &str, nsid: u32, more: &str) -> PathBuf {
+        let folder = self.folder_of(name);
+        let address = self.address();
+        let setup = format!(
+            r#"
+[device]
+kind = "remote"
+address = "{address}"
+subsystem = "{subsystem}"
+nsid = {nsid}
+patience_ms = 3000
+{more}
+[[tenant]]
+name = "a"
+[[vssd]]
+name = "fast"
+tenant = "a"
+isolation = "channel"
+capacity = "24 MiB"
+[[volume]]
+name = "data"
+vssd = "fast"
+size = "4 MiB"
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:a"
+tenant = "a"
+allow_any_host = true
+namespaces = [{{ nsid = 1, volume = "data" }}]
+"#
+        );
+        std::fs::write(folder.join("setup.toml"), setup).unwrap();
+        folder
+    }
+
+    /// Words that name a namespace on the command line.
+    fn named(&self, command: &str, subsystem: &str, nsid: u32, more: &[&str]) -> Vec<String> {
+        let nsid = nsid.to_string();
+        let address = self.address();
+        let words =
+            ["device", command, "--address", &address, "--subsystem", subsystem, "--nsid", &nsid].into_iter();
+        words.chain(more.iter().copied()).map(str::to_owned).collect()
+    }
+
+    fn format(&self, nsid: u32, more: &[&str]) -> Vec<String> {
+        self.named("format", POOL, nsid, &[&["--erase-block", "1M", "--lanes", "4"], more].concat())
+    }
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+/// Blocks of a volume as its host knows them.
+struct Known {
+    versions: Versions,
+    version: u64,
+    /// Flushes that were answered.
+    flushes: Arc<AtomicU32>,
+}
+
+/// How one command of a host ended.
+fn run(host: &mut Host, command: Command) -> std::io::Result<(Status, Collect)> {
+    host.queue.submit(Token(1), command);
+    let mut sink = Collect::default();
+    while sink.completions.is_empty() {
+        host.exchange(&mut sink)?;
+    }
+    Ok((sink.completions[0].status, sink))
+}
+
+impl Known {
+    fn new() -> Known {
+        Known { versions: Versions::new(LBAS), version: 0, flushes: Arc::default() }
+    }
+
+    /// Every block has a version that it may have, and keeps it.
+    fn check(&mut self, server: &Server, what: &str) {
+        let mut host = Host::connect(server.socket_address(), "a").unwrap();
+        for first in (0..LBAS).step_by(64) {
+            let span = LbaSpan { nsid: 1, first, count: 64 };
+            let read = Command::Read { span, length_bytes: 64 * LBA_BYTES as u32 };
+            let (status, sink) = run(&mut host, read).unwrap();
+            assert!(status.is_success(), "{what}: LBA {first}: {status}");
+            for (lba, block) in (first..).zip(sink.data[&Token(1)].chunks(LBA_BYTES)) {
+                let version = u64::from_le_bytes(block[..8].try_into().unwrap());
+                assert!(
+                    block.chunks(8).all(|word| word == &block[..8]),
+                    "{what}: LBA {lba} is of one version"
+                );
+                self.versions.find(lba, version, what);
+            }
+        }
+    }
+
+    /// Writes, and flushes after every few of them, `rounds` times or until an error, which it gives.
+    fn work(&mut self, server: &Server, random: &mut Random, rounds: u32) -> Result<(), String> {
+        let mut host = Host::connect(server.socket_address(), "a").map_err(|error| error.to_string())?;
+        for _ in 0..rounds {
+            let mut written = Vec::new();
+            let mut must = |command: Command| match run(&mut host, command) {
+                Ok((status, _)) if status.is_success() => Ok(()),
+                Ok((status, _)) => Err(status.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            for _ in 0..1 + random.below(6) {
+                let first = random.below(LBAS);
+                let count = 1 + random.below((LBAS - first).min(32)) as u32;
+                self.version += 1;
+                let version = self.version;
+                let touched = first..first + u64::from(count);
+                self.versions.write(touched.clone(), version);
+                let data = Buffer::copy_from(&version.to_le_bytes().repeat(count as usize * LBA_BYTES / 8));
+                let span = LbaSpan { nsid: 1, first, count };
+                must(Command::Write { span, data, force_unit_access: false })?;
+                written.push((touched, version));
+            }
+            must(Command::Flush { nsid: 1 })?;
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+            for (touched, version) in written {
+                self.versions.make_durable(touched, version);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_away(folder: &Path) -> bool {
+    let status = done(folder, &["--socket", "control.sock", "--json", "status"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status["devices"][0]["is_away"].as_bool().unwrap()
+}
+
+/// Goal: what a host flushed is there after kills of the server and of its target under load, and nobody sees wrong data; a target that stays away is
+/// told of by name, to hosts and to people, and the server goes on by itself when it is back. Method: blocks have versions.
+#[test]
+fn a_pool_on_a_target_outlives_both() {
+    let bench = Bench::new();
+    let mut target = Some(bench.target());
+    let folder = bench.set_up("b", POOL, 1, "name = \"far\"");
+    done(&folder, &words(&bench.format(1, &[])));
+    let (mut known, mut random) = (Known::new(), Random::of(5));
+    let mut server = Server::in_folder(&folder, &[]);
+    assert_says(&server.announced, &["far", POOL, "a namespace of a target"]);
+    known.check(&server, "new");
+    for life in 0..3 {
+        known.work(&server, &mut random, 20).unwrap();
+        let flushes = Arc::clone(&known.flushes);
+        let flushed = |count| {
+            wait_for(|| "hosts do not flush", || (flushes.load(Ordering::Relaxed) >= count).then_some(()));
+        };
+        let begun = flushes.load(Ordering::Relaxed);
+        // The server dies under load.
+        let result = std::thread::scope(|scope| {
+            let work = scope.spawn(|| known.work(&server, &mut random, u32::MAX));
+            flushed(begun + 4 + 5 * life);
+            let kill = ["-9", &server.pid().to_string()];
+            assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
+            work.join().unwrap()
+        });
+        result.unwrap_err();
+        server = Server::in_folder(&folder, &[]);
+        known.check(&server, &format!("life {life}, server"));
+        // Its target dies under load, and comes back before hosts lose patience.
+        let begun = flushes.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| known.work(&server, &mut random, 150));
+            flushed(begun + 5);
+            target.take().unwrap().kill();
+            target = Some(bench.target());
+            work.join().unwrap().unwrap_or_else(|error| panic!("life {life}: {error}\n{}", server.log()));
+        });
+        assert_eq!(flushes.load(Ordering::Relaxed), begun + 150);
+        known.check(&server, &format!("life {life}, target"));
+    }
+    // It stays away.
+    target.take().unwrap().kill();
+    let said = known.work(&server, &mut random, u32::MAX).unwrap_err();
+    assert!(said.contains("NAMESPACE_NOT_READY"), "the namespace is not ready: {said}");
+    assert!(is_away(&folder));
+    let status = done(&folder, &["--socket", "control.sock", "status"]);
+    assert_says(&status, &["device far is away", "goes on by itself"]);
+    assert_says(&server.log(), &[POOL, "is away", "refused"]);
+    // Others are answered at once now.
+    known.work(&server, &mut random, 1).unwrap_err();
+    let target = bench.target();
+    wait_for(|| format!("it does not come back: {}", server.log()), || (!is_away(&folder)).then_some(()));
+    known.check(&server, "back");
+    known.work(&server, &mut random, 20).unwrap();
+    assert_says(&server.log(), &["is back"]);
+    server.stop();
+    let server = Server::in_folder(&folder, &[]);
+    known.check(&server, "stopped and started");
+    drop((server, target));
+}
+
+/// Goal: one server has a namespace, another one is refused by name, and gets it when the first one has ended or is taken for gone.
+#[test]
+fn a_namespace_is_one_servers() {
+    let bench = Bench::new();
+    let _target = bench.target();
+    let (b, c) = (bench.set_up("b", POOL, 1, ""), bench.set_up("c", POOL, 1, ""));
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--data", "."];
+    let said = refused(&b, &serve);
+    assert_says(&said, &["not formatted", POOL, "device format --address", "--nsid 1"]);
+    done(&b, &words(&bench.format(1, &[])));
+    let server = Server::in_folder(&b, &[]);
+    let said = refused(&c, &serve);
+    assert_says(&said, &[POOL, "is in use", "another server", "stop that one first", "device release"]);
+    let said = refused(&c, &words(&bench.format(1, &["--force"])));
+    assert_says(&said, &[POOL, "is in use"]);
+    let looked = bench.named("identify", POOL, 1, &["--json"]);
+    let looked: serde_json::Value = serde_json::from_str(&done(&c, &words(&looked))).unwrap();
+    assert!(looked[0]["users"][0].as_str().unwrap().contains("a server holds its reservation"), "{looked}");
+    assert!(looked[0]["label"]["lanes"] == 4 && looked[0]["fits"] == false, "{looked}");
+    // It is still the first one's after a kill.
+    server.kill();
+    assert_says(&refused(&c, &serve), &["is in use"]);
+    let server = Server::in_folder(&b, &[]);
+    server.stop();
+    let server = Server::in_folder(&c, &[]);
+    assert_says(&refused(&b, &serve), &["is in use"]);
+    server.kill();
+    done(&b, &words(&bench.named("release", POOL, 1, &[])));
+    // The folder of the first one knows its device.
+    let mut server = Server::in_folder(&b, &[]);
+    // Taken from one that lives: its hosts hear of it when another one has it, and it lives on.
+    done(&c, &words(&bench.named("release", POOL, 1, &[])));
+    let other = Server::in_folder(&c, &[]);
+    let mut known = Known::new();
+    let (mut random, mut said) = (Random::of(1), String::new());
+    wait_for(
+        || "it does not hear that it was taken over",
+        || {
+            said = known.work(&server, &mut random, 1).err()?;
+            server.log().contains("another server took namespace 1 over").then_some(())
+        },
+    );
+    assert_eq!(server.ended(), None);
+    Known::new().work(&other, &mut random, 5).unwrap();
+    drop(server);
+}
+
+/// Goal: each mistake is named, with what to do.
+#[test]
+fn mistakes_are_named() {
+    let bench = Bench::new();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--data", "."];
+    let b = bench.set_up("b", POOL, 1, "");
+    let said = refused(&b, &serve);
+    assert_says(&said, &[POOL, &bench.address(), "refused", "see whether the target runs"]);
+    let _target = bench.target();
+    let refused_of = |name: &str, subsystem: &str, nsid: u32, more: &str| {
+        refused(&bench.set_up(name, subsystem, nsid, more), &serve)
+    };
+    let said = refused_of("nqn", "nqn.2026-11.org.diecut:nothing", 1, "");
+    assert_says(&said, &["org.diecut:nothing", "no subsystem of this NQN"]);
+    assert_says(&refused_of("nsid", POOL, 9, ""), &[POOL, "no namespace 9"]);
+    let said = refused_of("host", "nqn.2026-11.org.diecut:closed", 1, "");
+    assert_says(&said, &["may not use the subsystem", "host allow"]);
+    let allowed = "host_nqn = \"nqn.2026-11.example:somebody\"";
+    assert_says(&refused_of("allowed", "nqn.2026-11.org.diecut:closed", 1, allowed), &["not formatted"]);
+    let shards = bench.set_up("shards", POOL, 1, "");
+    let said = refused(&shards, &[&serve[..], &["--shards", "2"]].concat());
+    assert_says(&said, &[POOL, "one shard", "set it to 1"]);
+    let said = refused(&b, &words(&bench.format(2, &[])));
+    assert_says(&said, &[&format!("{POOL}/2"), "the drive has 1048576 bytes", "need 35651584"]);
+    // A host's swap space lies there.
+    let mut other = Host::connect(bench.address().parse().unwrap(), "pool").unwrap();
+    let mut swap = vec![0; LBA_BYTES];
+    swap[4086..].copy_from_slice(b"SWAPSPACE2");
+    let span = LbaSpan { nsid: 1, first: 0, count: 1 };
+    let write = Command::Write { span, data: Buffer::copy_from(&swap), force_unit_access: false };
+    assert!(run(&mut other, write).unwrap().0.is_success());
+    drop(other);
+    let said = refused(&b, &words(&bench.format(1, &[])));
+    assert_says(&said, &["it holds", "swap", "--force"]);
+    assert_says(&refused(&b, &serve), &["no device of diecut", "swap", "device format --force --address"]);
+    let made = done(&b, &words(&bench.format(1, &["--force"])));
+    assert_says(&made, &["kind = \"remote\""]);
+    assert!(!diecut(&b, &words(&bench.format(1, &[]))).status.success(), "it is a device now");
+    Server::in_folder(&b, &[]).stop();
+}
