@@ -197,7 +197,8 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
                 statistics.log.map_ius()
                     + statistics.log.anchor_ius
                     + statistics.log.summary_ius
-                    + statistics.log.padding_ius,
+                    + statistics.log.padding_ius
+                    + pool.header_ius(id),
             ),
             erases: pool.vssd_erases(id),
         },

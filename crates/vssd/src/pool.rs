@@ -250,7 +250,7 @@ impl Pool {
         }
         let vssd = self.core.vssds.remove(id);
         self.core.queues.dismiss(id);
-        self.core.former_work.0 += vssd.appended_ius;
+        self.core.former_work.0 += vssd.appended_ius + vssd.header_ius;
         self.core.former_work.1 += vssd.erases;
         let (isolation, units) = (vssd.isolation, Vec::new());
         self.core.states.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
@@ -457,7 +457,12 @@ impl Pool {
         self.core.at_of(id).map_or(0, |at| self.core.vssds[at].appended_ius)
     }
 
-    /// IUs appended and erases for vSSDs that were deallocated here since the pool was opened.
+    /// IUs that headers of erase blocks of a vSSD took since the pool was opened: of a drive. 0 if there is none.
+    pub fn header_ius(&self, id: VssdId) -> u64 {
+        self.core.at_of(id).map_or(0, |at| self.core.vssds[at].header_ius)
+    }
+
+    /// IUs appended (headers included) and erases for vSSDs that were deallocated here since the pool was opened.
     pub fn former_work(&self) -> (u64, u64) {
         self.core.former_work
     }

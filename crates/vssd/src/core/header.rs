@@ -49,6 +49,10 @@ impl Core {
         let oob = Buffer::copy_from(&[]);
         let operation = Operation::Program { block: self.address(number), first_page: 0, parts, oob };
         let owner = self.blocks[number].owner;
+        let header_ius = u64::from(self.header_pages * self.shape.ius_per_page());
+        if let Some(at) = self.at_of(owner).filter(|_| !mutant!("vssd: headers are not counted")) {
+            self.vssds[at].header_ius += header_ius;
+        }
         self.start(Op::new(Kind::Header, owner, class, number), operation, media, now);
     }
 

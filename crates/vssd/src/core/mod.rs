@@ -136,6 +136,7 @@ impl Core {
             units,
             operations: 0,
             appended_ius: 0,
+            header_ius: 0,
             read_bytes: 0,
             read_only: false,
             free_changes: 0,

@@ -49,6 +49,8 @@ pub(crate) struct Vssd {
     pub operations: u32,
     /// IUs handed over for its appends, since the pool was opened.
     pub appended_ius: u64,
+    /// IUs of headers of its erase blocks, since then.
+    pub header_ius: u64,
     /// Bytes that the medium read for it, since then.
     pub read_bytes: u64,
     pub read_only: bool,
