@@ -58,6 +58,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "media",
             "nvme",
             "spec",
+            "emulator",
             "devices",
             "vssd",
             "log",

@@ -43,16 +43,17 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 17] = [
+static STAGES: [(&str, Work); 19] = [
     ("check", Work::Check),
     ("book", Work::Book),
     ("unit and model tests", Work::Tests { are_deep: false }),
     ("interleavings", Work::Interleavings),
-    ("whole stack", Work::Simulate("--system stack --seeds 0..1000 --minutes 4 --floor 300 --complete")),
+    ("whole stack", Work::Simulate("--system stack --seeds 0..1000 --minutes 3 --floor 300 --complete")),
     (
         "no protected memory",
         Work::Simulate("--system stack --no-protected-memory --seeds 0..330 --minutes 1 --floor 60"),
     ),
+    ("drives", Work::Simulate("--system stack --drive --seeds 0..400 --minutes 1 --floor 40")),
     ("zones", Work::Simulate("--system zones --seeds 0..400 --minutes 1 --floor 60")),
     ("open-channel", Work::Simulate("--system open-channel --seeds 0..1000 --minutes 1 --floor 200")),
     (
@@ -63,6 +64,7 @@ static STAGES: [(&str, Work); 17] = [
     ("QoS sets", Work::Simulate("--system stack --qos-sets --seeds 0..60 --minutes 1 --floor 20")),
     ("a cut at every operation", Work::Simulate("--system stack --every-cut --seeds 1..5 --ops 3")),
     ("planted bugs", Work::Simulate("--system stack --mutants --seeds 0..400")),
+    ("planted bugs on drives", Work::Simulate("--system stack --drive --mutants --seeds 0..100")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(5, Some(1))),
     ("real hosts", Work::RunBuilt("tests/hosts/run.sh --brief")),
@@ -113,7 +115,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 11] {
+    fn stages(&self) -> [(&'static str, Work); 12] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -122,6 +124,7 @@ impl Night {
         [
             ("whole stack, long", seeds("stack")),
             ("no protected memory, long", seeds("stack --no-protected-memory")),
+            ("drives, long", seeds("stack --drive")),
             ("exchanges for even wear, long", seeds("stack --exchanges")),
             ("placement handles, long", seeds("stack --placement")),
             ("QoS sets, long", seeds("stack --qos-sets")),
@@ -270,8 +273,20 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, unprotected, exchanges, placement, qos_sets, zones, chunks, cuts, tests, hosts, fuzz] =
-            night.stages();
+        let [
+            stack,
+            unprotected,
+            drives,
+            exchanges,
+            placement,
+            qos_sets,
+            zones,
+            chunks,
+            cuts,
+            tests,
+            hosts,
+            fuzz,
+        ] = night.stages();
         assert!(matches!(cuts.1, Work::RunOwned(line) if line.ends_with("--every-cut --seeds 7..8 --ops 3")));
         assert!(matches!(tests.1, Work::Tests { are_deep: true }));
         assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
@@ -279,6 +294,7 @@ mod test {
         assert!(
             matches!(unprotected.1, Work::RunOwned(line) if line.ends_with("--no-protected-memory --seeds 7..57"))
         );
+        assert!(matches!(drives.1, Work::RunOwned(line) if line.ends_with("--drive --seeds 7..57")));
         assert!(matches!(exchanges.1, Work::RunOwned(line) if line.ends_with("--exchanges --seeds 7..57")));
         assert!(matches!(qos_sets.1, Work::RunOwned(line) if line.ends_with("--qos-sets --seeds 7..57")));
         assert!(matches!(placement.1, Work::RunOwned(line) if line.ends_with("--placement --seeds 7..57")));

@@ -1,7 +1,7 @@
 //! What a drive knows of one erase block, and the order of commands to it.
 
 use diecut_media::{Command, MediaError, MediaToken};
-use diecut_units::EraseBlockAddress;
+use diecut_units::{EraseBlockAddress, mutant};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -61,7 +61,9 @@ impl Busy {
 
     /// Whether an erase may take effect.
     pub fn is_still(&self) -> bool {
-        self.programs.is_empty() && self.reads == 0 && !self.is_discarding
+        let is_discarding =
+            self.is_discarding && !mutant!("drives: a block is written while it is discarded");
+        self.programs.is_empty() && self.reads == 0 && !is_discarding
     }
 
     /// The drive answered the program that begins at a page.

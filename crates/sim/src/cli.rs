@@ -54,6 +54,10 @@ pub struct SimArgs {
     /// Puts vSSDs or volumes into QoS sets, often behind a shaper of the device, and changes sets.
     #[arg(long)]
     pub qos_sets: bool,
+    /// Puts the shard over a drive that hides its flash (a file, a block device) instead of NAND: what is acknowledged and not flushed may
+    /// be lost with a cut, any sector of it.
+    #[arg(long, conflicts_with_all = ["exchanges", "placement", "no_protected_memory"])]
+    pub drive: bool,
     /// Leaves out what makes seeds wide: restarts in a row, stores that become empty, thin volumes, weights, media without protected
     /// memory. Planted bugs that wide seeds do not meet are hunted with plain ones.
     #[arg(long)]
@@ -84,7 +88,7 @@ pub struct SimArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "placement", "qos_sets", "plain", "no_protected_memory"]
+        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "placement", "qos_sets", "drive", "plain", "no_protected_memory"]
     )]
     pub plan: Option<PathBuf>,
     /// Plays a run that `diecut serve --record` recorded and compares what it did: erase counts of all blocks, write
@@ -93,7 +97,7 @@ pub struct SimArgs {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "placement", "qos_sets", "plain", "no_protected_memory", "twice",
+            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "placement", "qos_sets", "drive", "plain", "no_protected_memory", "twice",
             "mutant", "threads"
         ]
     )]
@@ -170,6 +174,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     shape.exchanges = arguments.exchanges;
     shape.placement = arguments.placement;
     shape.qos_sets = arguments.qos_sets;
+    shape.drive = arguments.drive;
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -234,6 +239,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     }
     if arguments.qos_sets {
         command += " --qos-sets";
+    }
+    if arguments.drive {
+        command += " --drive";
     }
     if arguments.plain {
         command += " --plain";
@@ -455,7 +463,8 @@ fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
     let mutants: Vec<Mutant> = if arguments.system == "model" {
         model_mutants()
     } else {
-        MUTANTS.iter().filter(|mutant| mutant.system == arguments.system).copied().collect()
+        let system = if shape.drive { "drive" } else { arguments.system.as_str() };
+        MUTANTS.iter().filter(|mutant| mutant.system == system).copied().collect()
     };
     let bar = progress_bar(mutants.len() as u64);
     // Each thread plants its own; which of them hunts what does not matter.

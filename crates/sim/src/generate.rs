@@ -2,6 +2,7 @@
 
 mod applications;
 mod changes;
+mod drive;
 mod erasure;
 mod loss;
 mod placement;
@@ -54,6 +55,8 @@ pub struct Shape {
     pub placement: bool,
     /// Whether vSSDs or volumes are in QoS sets.
     pub qos_sets: bool,
+    /// Whether the shard has a drive that hides its flash.
+    pub drive: bool,
 }
 
 impl Default for Shape {
@@ -75,6 +78,7 @@ impl Default for Shape {
             wide: false,
             placement: false,
             qos_sets: false,
+            drive: false,
         }
     }
 }
@@ -85,23 +89,32 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let tenants = tenants(&mut random, shape);
     let steps = steps(&mut random, shape, &tenants);
     let faults = faults(&mut random, shape, &tenants, steps.len() as u64);
-    let protected_memory = shape.protected_memory.unwrap_or(seed % 8 != 4);
+    let drive = shape.drive.then(|| drive::drive(seed, shape.volume_ius));
+    let harm = drive.as_ref().filter(|_| shape.faults).map_or(Vec::new(), |drive| drive::harm(seed, drive));
+    let changes = shape.changes && !harm.iter().any(|fault| fault.loses_data());
+    let protected_memory = drive.is_none() && shape.protected_memory.unwrap_or(seed % 8 != 4);
     let content = if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags };
     // Half of those without protected memory.
-    let synced = shape.hosts && shape.wide && !protected_memory && (seed / 16).is_multiple_of(2);
+    let synced =
+        shape.hosts && shape.wide && !protected_memory && drive.is_none() && (seed / 16).is_multiple_of(2);
+    // Half of those that could not acknowledge at once otherwise.
+    let volatile_cache = match &drive {
+        Some(drive) => drive.volatile_cache,
+        None => !protected_memory && (seed / 8).is_multiple_of(2),
+    };
     let system = SystemPlan {
         profile: shape.profile.clone(),
         channels: None,
-        content: if synced { ContentKind::Bytes } else { content },
+        content: if synced || drive.is_some() { ContentKind::Bytes } else { content },
         protected_memory,
         synced,
-        // Half of those that could not acknowledge at once otherwise.
-        volatile_cache: !protected_memory && (seed / 8).is_multiple_of(2),
+        drive,
+        volatile_cache,
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
         slow_core: false,
         slow_writes: false,
-        until_cleaned: shape.hosts && shape.changes && shape.steps_max == 0,
+        until_cleaned: shape.hosts && changes && shape.steps_max == 0,
         leveling_erases: 0,
         shards: vec![1],
         panics_at: Vec::new(),
@@ -133,22 +146,25 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         add_no_room(&mut plan);
     }
     // What administrators ask for needs room, too: that is refused, and not what is looked at here.
-    if shape.hosts && shape.changes && !lacks_room {
+    if shape.hosts && changes && !lacks_room {
         changes::add(&mut plan, shape.faults);
     }
     // Two of three servers level wear. Comparisons of shares are of dies that do nothing else.
-    let levels = shape.exchanges || seed % 3 != 1 && plan.saturation.is_none();
+    if shape.drive {
+        drive::adapt(&mut plan, harm);
+    }
+    let levels = shape.exchanges || seed % 3 != 1 && plan.saturation.is_none() && !shape.drive;
     if shape.hosts && shape.faults && levels {
         plan.saturation = None;
         plan.system.leveling_erases = 2 + seed % 17;
     }
     if shape.hosts && shape.shards {
         add_shards(&mut plan);
-        if shape.changes && !lacks_room {
+        if changes && !lacks_room {
             changes::add_moves(&mut plan, shape.faults);
         }
     }
-    if shape.applications {
+    if shape.applications && !shape.drive {
         applications::add(&mut plan, shape);
     }
     if shape.hosts && shape.wide {
@@ -165,7 +181,8 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     if shape.hosts && shape.qos_sets {
         qos::add(&mut plan);
     }
-    if shape.hosts && shape.changes {
+    // No erase is promised on a drive, which keeps what it likes.
+    if shape.hosts && changes && !shape.drive {
         erasure::add(&mut plan);
     }
     plan

@@ -21,6 +21,9 @@
 //! several shards: after any round of one that began it). A plan can let commands in through a `door` below the target
 //! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
 //!
+//! With [`plan::SystemPlan::drive`] there is one shard over a model of a drive that hides its flash (`carrier`): hosts are told of its volatile
+//! cache, and a cut takes any subset of the sectors that no flush covers.
+//!
 //! In every fourth seed one or two vSSDs are used by applications at erase blocks ([`plan::ApplicationPlan`]): `attachments` hands their
 //! entries to the shards as the reactor does, [`holdings`] knows what they must find.
 //!
@@ -44,6 +47,7 @@
 pub mod administration;
 mod attachments;
 pub mod bank;
+mod carrier;
 pub mod cli;
 pub mod complete;
 mod direct_door;

@@ -10,7 +10,7 @@ use crate::set::{SetOptions, run_seed};
 pub struct Mutant {
     /// Name at its place in the code.
     pub name: &'static str,
-    /// The system whose seeds catch it.
+    /// The system whose seeds catch it; `drive`: the whole stack on a drive.
     pub system: &'static str,
     /// What it does wrong.
     pub story: &'static str,
@@ -35,6 +35,76 @@ pub struct Verdict {
 /// [`CAUGHT_ELSEWHERE`], each with the test that does, and in [`BEHIND_OTHERS`] where no test can: every `mutant!` of the rooms is in one
 /// of the three (`crates/sim/tests/marks.rs`).
 pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "drives: a flush does nothing",
+        system: "drive",
+        story: "a flush is answered and no cache of the drive written",
+    },
+    Mutant {
+        name: "drives: a flush that comes late joins the one under way",
+        system: "drive",
+        story: "who asks for a flush is told of one that began before",
+    },
+    Mutant {
+        name: "vssd: a header is not programmed",
+        system: "drive",
+        story: "an erase block on a drive does not say whose it is",
+    },
+    Mutant {
+        name: "vssd: a flush is answered at once",
+        system: "drive",
+        story: "a flush is answered before the drive was asked for one",
+    },
+    Mutant {
+        name: "vssd: the log of block states does not flush",
+        system: "drive",
+        story: "a block has an owner, and a cut takes that back",
+    },
+    Mutant {
+        name: "log: what is programmed counts as durable",
+        system: "drive",
+        story: "what lies in the cache of a drive counts as durable",
+    },
+    Mutant {
+        name: "log: a flush covers what came after it",
+        system: "drive",
+        story: "what was programmed while a flush was under way counts as durable when that is complete",
+    },
+    Mutant {
+        name: "volume: what no flush covered is not looked at",
+        system: "drive",
+        story: "a start reads up to what flush notes say and no further",
+    },
+    Mutant {
+        name: "catalog: a copy is not flushed",
+        system: "drive",
+        story: "what exists is answered before it is durable",
+    },
+    Mutant {
+        name: "volume: force unit access is ignored",
+        system: "drive",
+        story: "a write with FUA is answered as any other",
+    },
+    Mutant {
+        name: "log: a leaf does not wait for what it names",
+        system: "drive",
+        story: "a leaf of a map names what a cut takes",
+    },
+    Mutant {
+        name: "log: a flush that is over stays due",
+        system: "drive",
+        story: "a store on a drive is called again and again until somebody writes",
+    },
+    Mutant {
+        name: "drives: a block is written while it is discarded",
+        system: "drive",
+        story: "a discard that comes late takes what the next owner of a block wrote",
+    },
+    Mutant {
+        name: "vssd: headers are not counted",
+        system: "drive",
+        story: "what headers of erase blocks take is in no figure of what was written to a drive",
+    },
     Mutant {
         name: "vssd: a purge erases nothing",
         system: "stack",
@@ -429,27 +499,18 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("shard: catalogs of several devices go on each from its own state", "crates/shard/tests/several.rs", "a stack of seeds has one device"),
     ("shard: the oldest catalog counts", "crates/shard/tests/several.rs", "as the one before"),
     ("devices: both copies of a label are written before a flush", "crates/devices/tests/labels.rs", "nothing labels a drive in a seed"),
-    ("drives: a flush does nothing", "crates/drives/tests/on_a_model.rs", "no store of seeds lies on a drive yet"),
-    ("drives: a flush that comes late joins the one under way", "crates/drives/tests/on_a_model.rs", "as the one before"),
-    ("drives: a flush that failed is asked again", "crates/drives/tests/on_a_model.rs", "as the one before"),
-    ("drives: a read overtakes a program", "crates/drives/tests/on_a_model.rs", "as the one before"),
-    ("vssd: a flush is answered at once", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
-    ("vssd: a header is not programmed", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
-    ("vssd: a header of another allocation counts", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
-    ("vssd: the log of block states does not flush", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
-    ("vssd: block states are read without a flush", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
+    ("drives: a flush that failed is asked again", "crates/drives/tests/on_a_model.rs", "few seeds have a flush that fails"),
+    ("drives: a read overtakes a program", "crates/drives/tests/on_a_model.rs", "logs read what was programmed before"),
+    ("vssd: a header of another allocation counts", "crates/vssd/tests/on_a_drive.rs", "heads of chunks have nonces, too"),
+    ("vssd: block states are read without a flush", "crates/vssd/tests/on_a_drive.rs", "needs a death of the process and then a cut that takes just these writes"),
     ("vssd: tables of two lives are one", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
-    ("log: what is programmed counts as durable", "crates/volume/tests/model.rs", "as the one before"),
-    ("log: a flush covers what came after it", "crates/volume/tests/model.rs", "as the one before"),
-    ("log: an anchor holds before its flush", "crates/volume/tests/model.rs", "as the one before"),
-    ("volume: a hole before the durable units is an end", "crates/volume/tests/model.rs", "as the one before"),
-    ("log: heads of earlier owners count", "crates/volume/tests/model.rs", "as the one before"),
+    ("log: an anchor holds before its flush", "crates/volume/tests/model.rs", "seeds do not cut between an anchor and the flush that it came with"),
+    ("volume: a hole before the durable units is an end", "crates/volume/tests/model.rs", "needs a drive that loses what it flushed"),
+    ("log: heads of earlier owners count", "crates/volume/tests/model.rs", "needs a chunk of an earlier owner right behind the end of a segment"),
     ("log: units on a drive wait for those behind them", "crates/volume/tests/model.rs", "as the one before"),
-    ("volume: what no flush covered is not looked at", "crates/volume/tests/model.rs", "as the one before"),
-    ("catalog: a copy is not flushed", "crates/catalog/tests/on_a_drive.rs", "as the one before"),
-    ("catalog: frames are read without a flush", "crates/catalog/tests/on_a_drive.rs", "as the one before"),
+    ("catalog: frames are read without a flush", "crates/catalog/tests/on_a_drive.rs", "needs a death of the process and then a cut that takes just these writes"),
     ("catalog: a frame counts at any place", "crates/catalog/tests/on_a_drive.rs", "as the one before"),
-    ("remote: what was not flushed is not kept", "crates/remote/tests/against_target.rs", "as the one before"),
+    ("remote: what was not flushed is not kept", "crates/remote/tests/against_target.rs", "drives of seeds are local"),
     ("remote: connections of before are not preempted", "crates/remote/tests/against_target.rs", "as the one before"),
     ("blockfile: what was not copied is moved", "apps/blockfile/tests/copies.rs", "files of applications are no part of the simulator"),
     ("blockfile: a header of a run says that nothing follows", "apps/blockfile/tests/copies.rs", "as the one before"),

@@ -9,7 +9,7 @@
 //! acknowledgement (process death, power cut, lost connection) may have happened or not, but ends there: it
 //! cannot land later. A crash takes back what was superseded only by something the crash may lose: where no volatile
 //! cache was agreed, nothing that was acknowledged; with one, nothing acknowledged *and durable* (flushed, FUA, or before a
-//! clean shutdown), for the cache is memory of the process. That the death of the process and a power cut lose nothing are
+//! clean shutdown), for the cache is memory of the process; what a start found then stays, whatever comes after. That the death of the process and a power cut lose nothing are
 //! two promises, and separate findings.
 //!
 //! Times here are stamps, one per call, so that "before" is never a tie.
@@ -492,7 +492,9 @@ impl Oracle {
                 if matches(candidate) {
                     if only && candidate.version == seen && ended_before && !candidate.acked {
                         candidate.acked = true;
-                        candidate.durable = !volatile_cache;
+                        // What a start found stays: it makes all durable before it reads, and keeps where it ends.
+                        let is_found = last_crash.is_some_and(|(at, _)| candidate.ended <= Some(at));
+                        candidate.durable = !volatile_cache || is_found;
                     }
                 } else if ended_before && candidate.superseded.is_none() {
                     candidate.superseded = Some((now, seen));
@@ -707,6 +709,17 @@ mod test {
         assert_eq!(read(&mut dead, 0, Some((A, 0, first))), []);
         // It was decided: the newer one cannot come back.
         assert_eq!(read(&mut dead, 0, Some((A, 0, second))), [Finding::LostAfterPowerCut]);
+
+        // What a start found stays.
+        let mut kept = oracle(true);
+        let first = write(&mut kept, 0);
+        let flush = kept.begin_flush();
+        kept.acknowledge_flush(A, flush);
+        let second = write(&mut kept, 0);
+        kept.crash(Crash::PowerCut);
+        assert_eq!(read(&mut kept, 0, Some((A, 0, second))), []);
+        kept.crash(Crash::PowerCut);
+        assert_eq!(read(&mut kept, 0, Some((A, 0, first))), [Finding::LostAfterPowerCut]);
 
         // The cache is memory of the process: it goes with it, and what was flushed stays.
         let mut dead = oracle(true);

@@ -1,6 +1,7 @@
 //! A run as data: who the tenants are, what they do, what goes wrong. A plan is generated from a seed
 //! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
 
+mod drive;
 mod erasure;
 mod placement;
 mod qos;
@@ -9,6 +10,7 @@ use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
+pub use drive::{DriveFault, DriveLie, DrivePlan};
 pub use erasure::ErasurePlan;
 pub use placement::{PlacementPlan, PlacementStep, group_of, pid_of, placed_by};
 pub use qos::{DevicePlan, QosPlan, QosSetPlan, QosStep, set_name};
@@ -221,6 +223,9 @@ pub struct SystemPlan {
     /// leaves any part of what no sync covers. Only with bytes as content and without protected memory.
     #[serde(default)]
     pub synced: bool,
+    /// A drive that hides its flash, in place of NAND. Only with bytes as content, without protected memory, and with one shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<DrivePlan>,
     /// Whether acknowledged writes may wait in a cache that a power cut empties.
     pub volatile_cache: bool,
     /// Whether the network delivers segments whole and at once (`false`: cut, delayed and lost by the seed).
@@ -648,15 +653,20 @@ pub enum FaultKind {
         /// Die.
         die: u16,
     },
+    /// Something of a drive.
+    Drive(DriveFault),
 }
 
 impl FaultKind {
     /// Whether data without redundancy may be lost to it, so that reads may fail (but never lie).
     pub fn loses_data(self) -> bool {
-        matches!(
-            self,
-            FaultKind::ReadFailure { .. } | FaultKind::SilentFlip { .. } | FaultKind::DieOffline { .. }
-        )
+        match self {
+            FaultKind::Drive(fault) => fault.loses_data(),
+            _ => matches!(
+                self,
+                FaultKind::ReadFailure { .. } | FaultKind::SilentFlip { .. } | FaultKind::DieOffline { .. }
+            ),
+        }
     }
 }
 
@@ -691,9 +701,23 @@ impl Plan {
     /// Whether a program or an erase fails by appointment: a block takes no more appends then, or a unit gets smaller.
     pub fn wears_blocks(&self) -> bool {
         let wears = |what: FaultKind| {
-            matches!(what, FaultKind::ProgramFailure { .. } | FaultKind::EraseFailure { .. })
+            matches!(
+                what,
+                FaultKind::ProgramFailure { .. }
+                    | FaultKind::EraseFailure { .. }
+                    | FaultKind::Drive(DriveFault::Unwritable { .. } | DriveFault::FlushFails)
+            )
         };
         self.faults.iter().any(|fault| wears(fault.what))
+    }
+    /// Whether the drive lies, so that after a restart nothing is certain but that what is read was once written there, and whether
+    /// there is a server at all.
+    pub fn drive_lies(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.what, FaultKind::Drive(DriveFault::Lies(_))))
+    }
+    /// Whether catalog and block states may be lost, so that the system says that it cannot open.
+    pub fn loses_system_data(&self) -> bool {
+        self.drive_lies()
     }
     /// Whether any fault of the plan may lose data on the medium.
     pub fn may_lose_data(&self) -> bool {

@@ -18,7 +18,7 @@ mod siege;
 
 use crate::administration::Change;
 use crate::oracle::{Certain, Crash, Finding, Oracle, Violation};
-use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
+use crate::plan::{Action, ContentKind, DriveFault, FaultKind, Lane, Plan, PlannedFault, Range, When};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
 use administrator::{Administrator, Sight};
@@ -165,6 +165,11 @@ struct Runner<'a> {
     kept: BTreeSet<Lane>,
     trace: u64,
     outcome: Outcome,
+    /// A flush of the drive fails or failed since the server started.
+    flush_fails: bool,
+    /// The drive lies, and since then the server started again: what it finds may be older than was promised.
+    lies: bool,
+    is_in_doubt: bool,
     stop: bool,
 }
 
@@ -238,6 +243,9 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         kept: BTreeSet::new(),
         trace: 0xcbf2_9ce4_8422_2325,
         outcome: Outcome::default(),
+        flush_fails: false,
+        lies: false,
+        is_in_doubt: false,
         stop: false,
     };
     runner.go();
@@ -335,7 +343,27 @@ impl Runner<'_> {
         self.report(Violation::seen(finding, detail));
     }
 
+    /// Whether what is asked for may fail because of what the plan does to the medium.
+    fn may_lose_data(&self) -> bool {
+        let loses = |fault: &PlannedFault| match fault.what {
+            FaultKind::Drive(DriveFault::FlushFails) => self.flush_fails,
+            what => what.loses_data(),
+        };
+        self.plan.faults.iter().any(loses)
+    }
+
     fn report(&mut self, violation: Violation) {
+        let is_older = matches!(
+            violation.finding,
+            Finding::LostAfterProcessDeath
+                | Finding::LostAfterPowerCut
+                | Finding::Stale
+                | Finding::Resurrected
+                | Finding::WrongAnswer
+        );
+        if self.is_in_doubt && is_older {
+            return mark!("run: a drive that lied lost what it had promised");
+        }
         self.stop |= violation.finding == Finding::Liveness;
         self.outcome.violations.push(violation);
         self.stop |= self.outcome.violations.len() >= VIOLATIONS_MAX;
@@ -358,6 +386,11 @@ impl Runner<'_> {
                 continue;
             }
             self.system.advance(self.now, &mut answers);
+            if self.system.told_loss().is_some() {
+                mark!("run: a drive that lied opens no more, and that is said");
+                self.stop = true;
+                return;
+            }
             if self.system.has_failed() {
                 self.outcome.panics[0] += 1;
                 for answer in answers.drain(..) {
@@ -484,6 +517,11 @@ impl Runner<'_> {
                     self.no_room_until = self.no_room_until.max(self.now + Span(span_ns));
                     self.system.lose_room(self.no_room_until);
                 }
+                FaultKind::Drive(fault) => {
+                    self.flush_fails |= fault == DriveFault::FlushFails;
+                    self.lies |= matches!(fault, DriveFault::Lies(_));
+                    self.system.harm_drive(fault, self.now);
+                }
                 FaultKind::HalfOpen { lane } => {
                     self.outcome.connections_lost += 1;
                     self.system.vanish(lane, self.now);
@@ -507,6 +545,8 @@ impl Runner<'_> {
         if !std::mem::take(&mut self.has_written) {
             mark!("run: restarted without a write between");
         }
+        self.flush_fails = false;
+        self.is_in_doubt |= self.lies;
         self.erasing.crashes(self.system);
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
@@ -526,6 +566,10 @@ impl Runner<'_> {
             Err(error) => {
                 // The power may go again while recovery runs: then the next round restarts once more.
                 self.failed_restarts += 1;
+                if self.plan.loses_system_data() && !self.system.power_is_lost() {
+                    self.stop = true;
+                    return;
+                }
                 if !self.system.power_is_lost() || self.failed_restarts > FAILED_RESTARTS_MAX {
                     self.report(Violation::said(Finding::RecoveryFailed, error));
                     self.stop = true;
@@ -820,7 +864,7 @@ impl Runner<'_> {
             }
             (Purpose::Write { id, .. }, Err(_)) => {
                 self.oracle.give_up_write(id);
-                self.unexpected(answer.token, error, self.plan.may_lose_data());
+                self.unexpected(answer.token, error, self.may_lose_data());
             }
             (Purpose::Read { range, id }, Ok(data)) => {
                 let violations = self.oracle.check_read(range, id, &data, self.mode.bytes_per_iu());
@@ -828,7 +872,7 @@ impl Runner<'_> {
             }
             (Purpose::Read { range, .. }, Err(_)) => {
                 let is_lost = error == Some(HostError::Unrecovered) && self.oracle.is_lost(range);
-                self.unexpected(answer.token, error, self.plan.may_lose_data() || is_lost);
+                self.unexpected(answer.token, error, self.may_lose_data() || is_lost);
             }
             (Purpose::Flush { volume, issued }, Ok(_)) => {
                 self.flushes_answered += 1;
@@ -843,7 +887,7 @@ impl Runner<'_> {
                     Err(HostError::CompareFailure) => {
                         self.found(Finding::WrongAnswer, format!("{range:?} differs from what it must be"));
                     }
-                    Err(_) => self.unexpected(answer.token, error, self.plan.may_lose_data()),
+                    Err(_) => self.unexpected(answer.token, error, self.may_lose_data()),
                 }
             }
             (Purpose::HandleStatus { volume }, Ok(page)) => self.handles_told(volume, &page),
@@ -852,7 +896,7 @@ impl Runner<'_> {
             }
             (Purpose::Verify { .. } | Purpose::HandleUpdate, Ok(_)) => {}
             (Purpose::Flush { .. } | Purpose::Verify { .. }, Err(_)) => {
-                self.unexpected(answer.token, error, self.plan.may_lose_data());
+                self.unexpected(answer.token, error, self.may_lose_data());
             }
         }
     }
@@ -885,6 +929,10 @@ impl Runner<'_> {
             self.system.advance(self.now, &mut answers);
             for answer in answers.drain(..) {
                 self.take_answer(answer);
+            }
+            if self.system.told_loss().is_some() {
+                self.stop = true;
+                return;
             }
             if self.system.is_at_rest() || self.system.power_is_lost() {
                 continue;

@@ -3,9 +3,9 @@
 //!
 //! Not known here: hosts. Whoever drives the shards takes their actions, but those between shards.
 
-use crate::memory_file::MemoryFile;
+use crate::carrier::{Carrier, PoweredDrive};
 use diecut_devices::Device;
-use diecut_media::{Intent, IntentDone, Media};
+use diecut_media::Media;
 use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
     ShardMessage,
@@ -36,16 +36,25 @@ pub struct Shards {
     laggard: Option<u16>,
     /// What everything takes from one shard to another, if it is the same.
     steady: Option<Span>,
-    /// I/O of devices under way: when it ends, of which shard, its answer. From a generator of its own.
-    io: Vec<(Time, u16, IntentDone)>,
-    /// Where content lies of devices that have it read and written.
-    file: MemoryFile,
-    of_io: Xoshiro256PlusPlus,
+    /// Who carries out what devices ask for.
+    carrier: Carrier,
 }
 
 impl Shards {
     /// So many shards over a device.
     pub fn new(device: Device, config: &ShardConfig, count: u16, seed: u64, now: Time) -> Shards {
+        Shards::with(device, Carrier::file(seed), config, count, seed, now)
+    }
+
+    /// So many shards over a device, and who carries out what it asks for.
+    pub fn with(
+        device: Device,
+        carrier: Carrier,
+        config: &ShardConfig,
+        count: u16,
+        seed: u64,
+        now: Time,
+    ) -> Shards {
         let open = |(seat, part): (Seat, Device)| Shard::seated(part, config.clone(), seat, now);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264);
         let laggard = (count > 1 && random.random_ratio(1, 3)).then(|| random.random_range(0..count));
@@ -55,9 +64,7 @@ impl Shards {
             random,
             laggard,
             steady: None,
-            io: Vec::new(),
-            file: MemoryFile::default(),
-            of_io: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_796e_6373),
+            carrier,
         }
     }
 
@@ -68,11 +75,25 @@ impl Shards {
 
     /// The device, with all that was on its way; everything else is gone.
     pub fn into_device(self) -> Device {
+        self.into_parts().0
+    }
+
+    /// The same, and who carries out what it asks for.
+    pub fn into_parts(self) -> (Device, Carrier) {
         let told = self.queues.into_values().flatten().filter_map(|(_, carried)| match carried {
             Carried::Told(message) => Some(message),
             Carried::Adopted(..) | Carried::Attaching(_) => None,
         });
-        gather(self.shards, told)
+        (gather(self.shards, told), self.carrier)
+    }
+
+    /// The drive under them, if it is one.
+    pub fn drive(&self) -> Option<&PoweredDrive> {
+        self.carrier.drive()
+    }
+    /// See [`Shards::drive`].
+    pub fn drive_mut(&mut self) -> Option<&mut PoweredDrive> {
+        self.carrier.drive_mut()
     }
 
     /// A shard that is not the first one failed: it begins again by itself, after what it had `told` the others.
@@ -137,7 +158,7 @@ impl Shards {
     }
     /// Lets a shard work.
     pub fn work(&mut self, shard: u16, now: Time, actions: &mut Vec<Action>) {
-        for (_, _, done) in self.io.extract_if(.., |(due, of, _)| *due <= now && *of == shard) {
+        for done in self.carrier.take_done(shard, now) {
             self.shards[usize::from(shard)].handle(Event::IoDone(DeviceIndex(0), done), now, actions);
         }
         self.at(shard).work(now, actions);
@@ -156,23 +177,11 @@ impl Shards {
         self.send(shard, now, actions);
     }
 
-    /// Carries out what a device asks for; the answer comes when a drive would have it: mostly soon, at times as of a busy one.
-    fn begin_io(&mut self, shard: u16, intent: Intent, now: Time) {
-        let done = self.file.execute(intent);
-        let random = &mut self.of_io;
-        let micros = match random.random_range(0..16) {
-            0 => random.random_range(1_000..30_000),
-            1..4 => random.random_range(1..20),
-            _ => random.random_range(20..1_000),
-        };
-        self.io.push((now + Span::from_micros(micros), shard, done));
-    }
-
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
         let wanted: Vec<Action> = actions.extract_if(.., |action| matches!(action, Action::Io(..))).collect();
         for action in wanted {
             let Action::Io(_, intent) = action else { unreachable!("asked for") };
-            self.begin_io(from, intent, now);
+            self.carrier.begin(from, intent, now);
         }
         // What is said after a connection or an application was given away arrives after it.
         let is_given = |action: &Action| {
@@ -227,8 +236,8 @@ impl Shards {
 
     /// When one of them has something to do.
     pub fn deadline(&self) -> Time {
-        let io = self.io.iter().map(|(due, ..)| *due);
-        self.shards.iter().map(Drive::deadline).chain(io).min().expect("there is a shard")
+        let shards = self.shards.iter().map(Drive::deadline).min().expect("there is a shard");
+        shards.min(self.carrier.next_event())
     }
     /// When something arrives next.
     pub fn next_arrival(&self) -> Time {
@@ -247,10 +256,11 @@ impl Shards {
         let rests = |shard: &Shard<Device>| {
             shard.is_ready()
                 && !shard.is_administering()
-                && shard.media().emulated().is_idle()
+                && shard.media().as_emulated().is_none_or(diecut_emulator::Device::is_idle)
                 && exchanges(shard)
         };
-        self.shards.iter().all(rests) && self.queues.values().all(VecDeque::is_empty)
+        let is_idle = self.drive().is_none_or(PoweredDrive::is_idle);
+        is_idle && self.shards.iter().all(rests) && self.queues.values().all(VecDeque::is_empty)
     }
 
     /// Whether the first shard's account of what lies where, and who has it, is true; at rest.
@@ -270,14 +280,37 @@ impl Shards {
 
     /// Whether the medium has power.
     pub fn is_powered(&self) -> bool {
-        self.shards.iter().all(|shard| shard.media().emulated().is_powered())
+        match self.drive() {
+            Some(drive) => drive.is_powered(),
+            None => self.shards.iter().all(|shard| shard.media().emulated().is_powered()),
+        }
     }
-    /// Operations of the medium since the shards were opened, and before on the first one's part of it.
+    /// The power goes.
+    pub fn power_cut(&mut self, now: Time) {
+        match self.carrier.drive_mut() {
+            Some(drive) => drive.power_cut(),
+            None => self.all_mut().for_each(|shard| shard.media_mut().emulated_mut().power_cut(now)),
+        }
+    }
+    /// The process goes.
+    pub fn process_death(&mut self, now: Time) {
+        match self.carrier.drive_mut() {
+            Some(drive) => drive.process_death(),
+            None => self.all_mut().for_each(|shard| shard.media_mut().emulated_mut().process_death(now)),
+        }
+    }
+    /// Operations of the medium since the shards were opened, and before on the first one's part of it, or on the drive.
     pub fn media_operations(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.media().emulated().operations()).sum()
+        match self.drive() {
+            Some(drive) => drive.operations(),
+            None => self.shards.iter().map(|shard| shard.media().emulated().operations()).sum(),
+        }
     }
-    /// IUs that chips programmed, and erases.
+    /// IUs that chips programmed, and erases; of a drive what it was given to write, and no erases.
     pub fn chips(&self) -> (u64, u64) {
+        if let Some(drive) = self.drive() {
+            return (drive.written_ius(), 0);
+        }
         let each = self.shards.iter().map(|shard| shard.media().emulated().statistics());
         each.fold((0, 0), |sum, one| (sum.0 + one.programmed_bytes / 4096, sum.1 + one.erases))
     }

@@ -5,7 +5,7 @@ use crate::erasure::{Erase, Erasure};
 use crate::existing::Existing;
 use crate::oracle::Crash;
 use crate::placed::Placed;
-use crate::plan::{Lane, Range, Siege};
+use crate::plan::{DriveFault, Lane, Range, Siege};
 use crate::tag::VolumeNumber;
 use diecut_blockspace::LogicalBlock;
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -181,6 +181,14 @@ pub trait System {
     }
     /// The medium has no room for what has none yet until then.
     fn lose_room(&mut self, _until: Time) {}
+    /// Something goes wrong with the drive under the system from now on.
+    fn harm_drive(&mut self, fault: DriveFault, _now: Time) {
+        panic!("this system has no drive: {fault:?}");
+    }
+    /// Why the system cannot open any more, where what lies under it lost or lied about what it needs, and it says so.
+    fn told_loss(&self) -> Option<&str> {
+        None
+    }
     /// The lane's host neither reads nor writes its connection until then.
     fn stall(&mut self, lane: Lane, until: Time);
     /// The process dies, or the power goes, now.

@@ -380,7 +380,8 @@ fn answer_made(
     completions: &mut Vec<VolumeCompletion>,
 ) {
     let sequence = lent.log.next_sequence();
-    let is_cached = config.volatile_cache && !queued.force;
+    let forces = queued.force && !mutant!("volume: force unit access is ignored");
+    let is_cached = config.volatile_cache && !forces;
     if lent.log.is_protected() || is_cached {
         completions.push(VolumeCompletion { token: queued.token, result: Ok(()), destination: None });
         return;

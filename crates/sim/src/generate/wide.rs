@@ -40,7 +40,9 @@ pub(super) fn add(plan: &mut Plan, faults: bool, exchanges: bool) {
         add_restarts(plan, &mut random);
         add_cuts_after_flushes(plan, &mut random);
         // What administrators ask for is refused on a full file system, and that is not what is looked at here.
-        if !plan.faults.iter().any(|fault| matches!(fault.what, FaultKind::NoRoom { .. })) {
+        let lacks_room = plan.faults.iter().any(|fault| matches!(fault.what, FaultKind::NoRoom { .. }));
+        let has_administrator = plan.steps.iter().any(|step| step.lane == Lane::ADMINISTRATOR);
+        if !lacks_room && (has_administrator || plan.system.drive.is_none()) {
             add_aftermath(plan, &mut random);
         }
     }
@@ -137,7 +139,7 @@ fn add_second_vssd(plan: &mut Plan, exchanges: bool) {
     let has_room = !plan.tenants.iter().any(|tenant| tenant.guest) && plan.applications.is_empty();
     let fits =
         has_room && plan.system.shards.iter().all(|count| *count == 1) && plan.tenants.iter().any(shares);
-    if !fits || exchanges {
+    if !fits || exchanges || plan.system.drive.is_some() {
         return;
     }
     match &plan.saturation {

@@ -1,0 +1,52 @@
+//! Goal: over a drive that hides its flash the whole stack keeps what hosts were promised: what a flush or FUA covered is there after any cut,
+//! what a start found stays, and nothing is torn, old or another's. Method: generated plans of the whole stack with hosts, administrators, faults, cuts
+//! at any command of the drive and restarts, over a model of a drive whose cache loses any subset of sectors.
+
+use diecut_sim::generate::{Shape, generate};
+use diecut_sim::guard::{cut_at_every_operation, run_guarded, run_twice};
+use diecut_sim::plan::Plan;
+use diecut_sim::run::Outcome;
+use diecut_sim::systems;
+use diecut_testing::depth::depth;
+
+fn plan(seed: u64, steps_max: usize) -> Plan {
+    let shape = Shape { drive: true, steps_max, ..systems::shape("stack") };
+    generate(seed, &shape)
+}
+
+fn run(seed: u64) -> Outcome {
+    run_guarded(&plan(seed, 0), &*systems::factory("stack").expect("a known system"))
+}
+
+#[test]
+fn what_hosts_were_promised_is_kept_on_a_drive() {
+    let (mut commands, mut cuts, mut changes, mut cleaned_ius) = (0, 0, 0, 0);
+    for seed in 0..depth(10, 1000) {
+        let outcome = run(seed);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        commands += outcome.commands;
+        cuts += outcome.power_cuts;
+        changes += outcome.changes;
+        cleaned_ius += outcome.wear.expect("a drive tells").cleaned_ius;
+    }
+    assert!(commands > 20_000 && cuts > 50 && changes > 100 && cleaned_ius > 500);
+}
+
+#[test]
+fn a_run_on_a_drive_is_the_same_twice() {
+    for seed in [3, 4] {
+        let outcome = run_twice(&plan(seed, 0), &*systems::factory("stack").expect("a known system"));
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+    }
+}
+
+#[test]
+fn a_cut_at_every_command_of_a_drive_is_survived() {
+    let factory = systems::factory("stack").expect("a known system");
+    for seed in 1..depth(2, 20) {
+        let (runs, failures) = cut_at_every_operation(&plan(seed, 3), &*factory, 3, |_, _| {});
+        let found: Vec<_> = failures.iter().map(|(nth, outcome)| (nth, &outcome.violations)).collect();
+        assert!(found.is_empty(), "seed {seed}, cuts at commands of the drive: {found:#?}");
+        assert!(runs > 30, "seed {seed}: {runs} runs");
+    }
+}
