@@ -186,3 +186,108 @@ fn pools_that_are_not_whole_are_refused_by_name() {
     assert_eq!(before.len(), 200 << 20);
     assert_says(&refused(folder, &["device", "format", "drive-d", "drive-d"]), &["drive-d", "named twice"]);
 }
+
+/// What a label says of a drive that is added.
+#[derive(Clone, Copy)]
+enum State {
+    Before,
+    Joins,
+    There,
+}
+
+/// Goal: a drive is added to a pool whose server is stopped, and what lies there stays; after a cut at any label the same command goes on, and the
+/// server starts meanwhile. Method: the labels of a whole join, put back in part.
+#[test]
+fn a_drive_is_added_to_a_pool() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    write(&server, "a", 7);
+    let add = ["device", "add", "drive-d", "--to", "drive-a", "--to", "drive-b", "--to", "drive-c"];
+    let add = [&add[..], &["--erase-block", "1M", "--lanes", "4"]].concat();
+    let sized = [&add[..], &["--size", "200M"]].concat();
+    assert_says(&refused(folder, &sized), &["drive-a is in use"]);
+    assert!(!folder.join("drive-d").exists());
+    server.stop();
+    assert_says(
+        &refused(folder, &[&sized[..3], &["--to", "drive-a"], &sized[9..]].concat()),
+        &["more than half"],
+    );
+    let labels = |names: &[&str]| -> Vec<Vec<u8>> {
+        names.iter().map(|name| std::fs::read(folder.join(format!("drive-{name}"))).unwrap()).collect()
+    };
+    let before = labels(&DRIVES);
+    assert_says(&done(folder, &sized), &["drive-d is the device"]);
+    let all = ["a", "b", "c", "d"];
+    let after = labels(&all);
+    // How a cut leaves the label of a drive: as it was before, saying that the new one joins, or that it is there.
+    let leave = |at: usize, state: State| {
+        let mut bytes = after[at].clone();
+        for offset in [64 << 10, (200 << 20) - (1 << 20)] {
+            let label = &mut bytes[offset..offset + 4096];
+            match state {
+                State::Before => label.copy_from_slice(&before[at][offset..offset + 4096]),
+                State::Joins => {
+                    label[128 + 3 * 32 + 16] = 1;
+                    let check = [&label[..12], &label[16..]].concat();
+                    label[12..16].copy_from_slice(&diecut_units::checksum(&check).to_le_bytes());
+                }
+                State::There => {}
+            }
+        }
+        std::fs::write(folder.join(format!("drive-{}", all[at])), bytes).unwrap();
+    };
+    write_setup(folder, &all);
+    for written in 0..=6 {
+        for at in 0..3 {
+            let state = match (written > at, written > at + 3) {
+                (_, true) => State::There,
+                (true, _) => State::Joins,
+                _ => State::Before,
+            };
+            leave(at, state);
+        }
+        leave(3, State::Joins);
+        let has_joined = written > 3;
+        for is_added in [false, true] {
+            let server = Server::in_folder(folder, &[]);
+            assert_eq!(names(&ask(folder, &["device", "list"])), all, "{written} labels were written");
+            if !has_joined && !is_added {
+                let words = ["missing", "d: ", "was being added", "device add drive-d"];
+                assert_says(&server.announced, &words);
+            }
+            holds(&server, "a", 7);
+            server.stop();
+            if !is_added {
+                assert_says(&done(folder, &add), &["drive-d is the device"]);
+            }
+        }
+    }
+    let server = Server::in_folder(folder, &[]);
+    assert_eq!(names(&ask(folder, &["device", "list"])), all);
+    ask(
+        folder,
+        &[
+            "vssd",
+            "create",
+            "late",
+            "--tenant",
+            "a",
+            "--isolation",
+            "channel",
+            "--capacity",
+            "32M",
+            "--device",
+            "d",
+        ],
+    );
+    holds(&server, "a", 7);
+    server.kill();
+    let server = Server::in_folder(folder, &[]);
+    assert_eq!(ask(folder, &["vssd", "show", "late"])["device"], "d");
+    server.stop();
+    assert_says(
+        &refused(folder, &["device", "format", "drive-d", "--erase-block", "1M", "--lanes", "4"]),
+        &["drive-d", "--force"],
+    );
+}

@@ -8,7 +8,7 @@ use diecut_api::setup::{DriveDevice as Wanted, DriveKind as WantedKind, Durabili
 use diecut_devices::local::{
     Access, DriveKind, FoundLabel, LabelingError, LocalDevice, OtherCopy, Properties,
 };
-use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelError};
+use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelDevice, LabelError};
 use diecut_reactor::{IoFile, PageCache};
 use diecut_shard::{Nonces, PoolConfig};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn page_cache(properties: &Properties) -> PageCache {
 }
 
 /// Whether only a flush makes durable what was written. What the kernel does not say is taken for the worse.
-fn has_volatile_cache(properties: &Properties) -> bool {
+pub fn has_volatile_cache(properties: &Properties) -> bool {
     !properties.takes_direct || properties.has_volatile_cache != Some(false)
 }
 
@@ -63,11 +63,22 @@ impl Held {
     /// # Errors
     /// Names the drive, what is wrong with it, and what to do.
     pub fn take(wanted: &Wanted) -> Result<Held, ServeError> {
-        let path = &wanted.path;
-        let local = LocalDevice::open(path, Access::Own)?;
-        let properties = local.properties();
-        check_kind(wanted, properties)?;
-        check_properties(path, properties)?;
+        let local = LocalDevice::open(&wanted.path, Access::Own)?;
+        check_kind(wanted, local.properties())?;
+        Held::of(local)
+    }
+
+    /// Takes a drive of any kind.
+    ///
+    /// # Errors
+    /// As [`Held::take`].
+    pub fn take_path(path: &Path) -> Result<Held, ServeError> {
+        Held::of(LocalDevice::open(path, Access::Own)?)
+    }
+
+    fn of(local: LocalDevice) -> Result<Held, ServeError> {
+        let path = local.path();
+        check_properties(path, local.properties())?;
         let holds = || local.contents().map(|contents| contents.words()).unwrap_or_default();
         let named = path.display().to_string();
         let found = local.label().map_err(|error| unlabelled((&named, &named), &holds, &error))?;
@@ -88,6 +99,27 @@ impl Held {
         warn(&format!("{path}: one copy of its label is not as the other one; it is written again"));
         self.label.number += 1;
         self.local.change_label(&self.label).map_err(|error| ServeError::Setup(format!("{path}: {error}")))
+    }
+
+    /// Has its label list these devices.
+    ///
+    /// # Errors
+    /// Names the drive.
+    pub fn list_devices(&mut self, devices: &[LabelDevice]) -> Result<(), ServeError> {
+        if self.label.devices == devices {
+            return Ok(());
+        }
+        self.label.number += 1;
+        self.label.devices = devices.to_vec();
+        let path = self.local.path().display();
+        self.local.change_label(&self.label).map_err(|error| ServeError::Setup(format!("{path}: {error}")))
+    }
+
+    /// The medium of the drive, and what its label says of a pool there.
+    pub fn medium(&self) -> (DriveMedium, PoolConfig) {
+        let medium = medium(self.label.shape, self.local.properties());
+        let nonces = Some(Nonces::new(self.label.secret, self.label.device));
+        (medium, PoolConfig { nonces, ..PoolConfig::suited_to(&self.label.shape.geometry()) })
     }
 
     /// UUID of the device.

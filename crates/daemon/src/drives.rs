@@ -7,7 +7,7 @@ use crate::opened::{Age, AllOpened, Mark, News};
 use crate::places;
 use diecut_api::setup::{DriveDevice as Wanted, Setup};
 use diecut_api::status::MissingDevice;
-use diecut_devices::{PoolError, open_pool};
+use diecut_devices::{LabelDevice, Membership, PoolError, open_pool};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -40,12 +40,25 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let labels: Vec<_> = held.iter().map(|(_, drive)| drive.label.clone()).collect();
     let opening = open_pool(&labels, false).map_err(|error| refused(&error, &held, &known, &missing))?;
     let absent = opening.missing.len();
-    let mut outdated: Vec<usize> = opening.stale.iter().chain(&opening.strangers).copied().collect();
+    let is_joining = |drive: &Held| {
+        let own = |one: &&LabelDevice| one.device == drive.label.device;
+        opening.devices.iter().find(own).is_some_and(|one| one.membership == Membership::Joining)
+    };
+    let joining: Vec<usize> = opening.current.iter().copied().filter(|at| is_joining(&held[*at].1)).collect();
+    let is_new = |at: &usize| joining.contains(at) || opening.strangers.contains(at);
+    let mut outdated: Vec<usize> =
+        opening.stale.iter().chain(&opening.strangers).chain(&joining).copied().collect();
     outdated.sort_unstable();
     for at in outdated.into_iter().rev() {
         let (one, _) = held.remove(at);
-        missing
-            .push(not_there(one, "its label is of an older view of the pool: it missed changes".to_owned()));
+        let reason = match is_new(&at) {
+            true => format!(
+                "it was being added to the pool, which was cut short: stop the server, and `diecut device add {} --to ...` again",
+                one.path.display()
+            ),
+            false => "its label is of an older view of the pool: it missed changes".to_owned(),
+        };
+        missing.push(not_there(one, reason));
     }
     missing.extend(unnamed(&opening.missing, &missing, &known));
     for one in &missing {
@@ -58,6 +71,8 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let text = served_lines(&held, &known);
     let mark = Some(Mark { path: places::drives_made(setup), text });
     let mut devices = Vec::new();
+    let mut held = held;
+    finish_joins(&mut held, &opening.devices)?;
     for (one, mut drive) in held {
         drive.mend_label()?;
         devices.push(drive.open(one)?);
@@ -94,6 +109,16 @@ fn unnamed(
         });
     }
     found
+}
+
+/// A device that joined is there, whatever labels say that a cut left behind (R13): its own is the last one.
+fn finish_joins(held: &mut [(&Wanted, Held)], devices: &[LabelDevice]) -> Result<(), ServeError> {
+    let is_own = |drive: &Held| {
+        let own = drive.label.devices.iter().find(|one| one.device == drive.label.device);
+        own.is_some_and(|one| one.membership == Membership::Joining)
+    };
+    let (others, joined): (Vec<_>, Vec<_>) = held.iter_mut().partition(|(_, drive)| !is_own(drive));
+    others.into_iter().chain(joined).try_for_each(|(_, drive)| drive.list_devices(devices))
 }
 
 fn not_there(wanted: &Wanted, reason: String) -> MissingDevice {

@@ -1,6 +1,6 @@
 //! Makes files or block devices devices of a pool: an empty pool on each, and then the labels that say so.
 
-use crate::drive::{check_properties, medium, page_cache, system_area};
+use crate::drive::{check_properties, has_volatile_cache, medium, page_cache, system_area};
 use crate::error::{ServeError, file_error};
 use crate::folder::Unfinished;
 use crate::remote::{Remote, RemoteHost};
@@ -13,7 +13,7 @@ use diecut_reactor::{DriveRing, RemoteClient};
 use diecut_remote::ClaimKind;
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{DeviceIndex, Nonces, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{DeviceConfig, DeviceIndex, Nonces, PoolConfig, Seat, Shard, ShardConfig};
 use diecut_units::Time;
 use std::cell::RefCell;
 use std::fs::OpenOptions;
@@ -39,8 +39,10 @@ pub struct FormatOptions {
 }
 
 /// What a drive is carried out on, for who has nothing else to wait for.
-trait Carrier {
+pub(crate) trait Carrier {
     fn push(&mut self, intent: Intent);
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool;
     /// Waits until something happens, where something is under way.
     fn wait(&mut self) -> Result<(), String>;
     fn take_done(&mut self, done: &mut Vec<IntentDone>);
@@ -51,8 +53,12 @@ impl Carrier for DriveRing {
         DriveRing::push(self, intent);
     }
 
+    fn is_idle(&self) -> bool {
+        DriveRing::is_idle(self)
+    }
+
     fn wait(&mut self) -> Result<(), String> {
-        if self.is_idle() {
+        if DriveRing::is_idle(self) {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.submit_and_wait();
@@ -67,6 +73,10 @@ impl Carrier for DriveRing {
 impl Carrier for &RefCell<RemoteClient> {
     fn push(&mut self, intent: Intent) {
         self.borrow_mut().push(intent);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.borrow().is_idle()
     }
 
     fn wait(&mut self) -> Result<(), String> {
@@ -96,13 +106,13 @@ pub struct Formatted {
 }
 
 /// A drive that is about to be formatted.
-struct Chosen {
-    path: PathBuf,
-    local: LocalDevice,
+pub(crate) struct Chosen {
+    pub path: PathBuf,
+    pub local: LocalDevice,
     /// Of a file that this process made.
-    new: Unfinished,
-    shape: DriveShape,
-    device: [u8; 16],
+    pub new: Unfinished,
+    pub shape: DriveShape,
+    pub device: [u8; 16],
 }
 
 /// Formats drives, which are one pool then. Each is examined before anything is written to any of them.
@@ -159,12 +169,12 @@ pub fn format(paths: &[PathBuf], options: FormatOptions) -> Result<Vec<Formatted
     Ok(formatted)
 }
 
-fn named(path: &Path, error: &dyn std::fmt::Display) -> ServeError {
+pub(crate) fn named(path: &Path, error: &dyn std::fmt::Display) -> ServeError {
     ServeError::Setup(format!("{}: {error}", path.display()))
 }
 
 /// Opens a drive and plans how it is cut.
-fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, ServeError> {
+pub(crate) fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, ServeError> {
     let mut new = Unfinished::none();
     if let Some(size_bytes) = options.size_bytes {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -227,43 +237,62 @@ fn format_claimed(remote: &Remote, path: PathBuf, options: FormatOptions) -> Res
         system: system_area(&PoolConfig::suited_to(&shape.geometry())),
         devices: vec![LabelDevice { device, membership: Membership::There, since: 1 }],
     };
-    let fill = || make_pool(remote.medium(shape), remote.client(), pool_under(&label));
+    let fill = || {
+        let config = ShardConfig { new_pool_uuid: server, ..ShardConfig::default() };
+        let carrier: Box<dyn Carrier + '_> = Box::new(remote.client());
+        start_and_stop(vec![(carrier, remote.medium(shape), new_pool(shape, &label, true))], config)
+    };
     let made = local::format(&mut &*remote, &remote.contents(), &label, options.force, fill);
     made.map_err(|error| named(&path, &error))?;
     Ok(Formatted { path, device: Uuid::from_bytes(device), pool: Uuid::from_bytes(server), shape })
 }
 
-/// What an empty pool under a label is made by.
-fn pool_under(label: &Label) -> ShardConfig {
-    let pool = PoolConfig::suited_to(&label.shape.geometry());
-    ShardConfig {
+/// Puts there what a label promises: an empty pool.
+fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
+    let local = &chosen.local;
+    let medium = medium(chosen.shape, local.properties());
+    let config = ShardConfig { new_pool_uuid: label.server, ..ShardConfig::default() };
+    let device = new_pool(chosen.shape, label, has_volatile_cache(local.properties()));
+    start_and_stop(vec![(ring_on(local)?, medium, device)], config)
+}
+
+/// A ring on a drive.
+pub(crate) fn ring_on<'a>(local: &LocalDevice) -> Result<Box<dyn Carrier + 'a>, String> {
+    let ring = DriveRing::new(local.file(), page_cache(local.properties()));
+    Ok(Box::new(ring.map_err(|error| error.to_string())?))
+}
+
+/// What a pool that is made on a drive is told.
+pub(crate) fn new_pool(shape: DriveShape, label: &Label, volatile_cache: bool) -> DeviceConfig {
+    let pool = PoolConfig::suited_to(&shape.geometry());
+    DeviceConfig {
+        name: String::new(),
         pool: PoolConfig { nonces: Some(Nonces::new(label.secret, label.device)), ..pool },
-        new_pool_uuid: label.server,
+        volatile_cache,
         makes_pool: true,
-        ..ShardConfig::default()
     }
 }
 
-/// Puts there what a label promises: an empty pool.
-fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
-    let properties = chosen.local.properties();
-    let ring =
-        DriveRing::new(chosen.local.file(), page_cache(properties)).map_err(|error| error.to_string())?;
-    make_pool(medium(chosen.shape, properties), ring, pool_under(label))
-}
-
-/// Makes an empty pool, as a server would that is started and stopped.
-fn make_pool(medium: DriveMedium, mut ring: impl Carrier, config: ShardConfig) -> Result<(), String> {
+/// What a server does that is started on drives and stopped: pools are made where that is told, and all have the catalog.
+pub(crate) fn start_and_stop(
+    drives: Vec<(Box<dyn Carrier + '_>, DriveMedium, DeviceConfig)>,
+    config: ShardConfig,
+) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "a drive takes its time")]
     let start = Instant::now();
     let now = || Time(start.elapsed().as_nanos() as u64);
-    let mut shard = Shard::new(Device::Drive(medium), config, now());
+    let (mut carriers, mut devices) = (Vec::new(), Vec::new());
+    for (carrier, medium, config) in drives {
+        carriers.push(carrier);
+        devices.push((Device::Drive(medium), config));
+    }
+    let mut shard = Shard::over(devices, config, Seat::ONLY, now());
     let (mut actions, mut done, mut is_stopping) = (Vec::new(), Vec::new(), false);
     loop {
         shard.work(now(), &mut actions);
         for action in actions.drain(..) {
             match action {
-                Action::Io(_, intent) => ring.push(intent),
+                Action::Io(device, intent) => carriers[usize::from(device.0)].push(intent),
                 Action::Answer { response, .. } => {
                     return match *response {
                         ControlResponse::Refused(error) => Err(error.message),
@@ -282,9 +311,12 @@ fn make_pool(medium: DriveMedium, mut ring: impl Carrier, config: ShardConfig) -
             shard.handle(Event::Control { token, request }, now(), &mut actions);
             continue;
         }
-        ring.wait()?;
-        ring.take_done(&mut done);
-        done.drain(..)
-            .for_each(|done| shard.handle(Event::IoDone(DeviceIndex(0), done), now(), &mut actions));
+        // One of several that is at work: the others are looked at afterwards, soon enough.
+        let at = carriers.iter().position(|carrier| !carrier.is_idle()).unwrap_or(0);
+        carriers[at].wait()?;
+        for (device, carrier) in (0..).map(DeviceIndex).zip(&mut carriers) {
+            carrier.take_done(&mut done);
+            done.drain(..).for_each(|done| shard.handle(Event::IoDone(device, done), now(), &mut actions));
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 #![deny(clippy::unwrap_used)]
 
+pub mod add;
 pub mod addresses;
 mod announcement;
 pub mod apply;

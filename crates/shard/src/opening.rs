@@ -279,8 +279,10 @@ fn name_devices<M: Divide>(here: &Owners<M>, state: &mut State) {
         return;
     }
     for record in state.vssds.values_mut() {
-        if let Some(device) = devices.find(VssdId(record.number)) {
-            record.spec.device = Some(devices.get(device).config.name.clone());
+        let name = devices.find(VssdId(record.number)).map(|device| &devices.get(device).config.name);
+        // Who only adds a drive calls none by a name.
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            record.spec.device = Some(name.clone());
         }
     }
 }

@@ -29,61 +29,75 @@ pub struct Format {
 
 /// A device that was made.
 #[derive(Serialize)]
-struct MadeDevice {
+pub struct Made {
     path: PathBuf,
     device: String,
     pool: String,
     shape: Shape,
 }
 
+impl From<Formatted> for Made {
+    fn from(formatted: Formatted) -> Made {
+        let Formatted { path, device, pool, shape } = formatted;
+        Made { path, device: device.to_string(), pool: pool.to_string(), shape: shape.into() }
+    }
+}
+
+impl Made {
+    /// For people.
+    pub fn words(&self) -> String {
+        format!("{} is the device {} now: {}", self.path.display(), self.device, self.shape.words())
+    }
+}
+
+/// How drives are formatted.
+pub fn options(force: bool, cut: &Cut, size: Option<Size>) -> FormatOptions {
+    FormatOptions {
+        force,
+        lanes: cut.lanes,
+        block_size_bytes: cut.erase_block.map(|size| size.bytes()),
+        size_bytes: size.map(|size| size.bytes()),
+    }
+}
+
+/// Their tables in a set-up.
+pub fn tables(made: &[Made], head: &str) -> String {
+    let table = |one: &Made| {
+        let is_block = std::fs::metadata(&one.path).is_ok_and(|found| found.file_type().is_block_device());
+        let kind = if is_block { "block" } else { "file" };
+        format!("{head}\nkind = \"{kind}\"\npath = \"{}\"", one.path.display())
+    };
+    made.iter().map(table).collect::<Vec<String>>().join("\n")
+}
+
 impl Format {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
         let Format { paths, remote, force, size, cut } = self;
-        let options = FormatOptions {
-            force,
-            lanes: cut.lanes,
-            block_size_bytes: cut.erase_block.map(|size| size.bytes()),
-            size_bytes: size.map(|size| size.bytes()),
-        };
+        let options = options(force, &cut, size);
         let wanted = remote.device();
         let formatted = match &wanted {
             Some(wanted) => format_remote(wanted, options).map(|formatted| vec![formatted]),
             None => format(&paths, options),
         };
-        let formatted = match formatted {
-            Ok(formatted) => formatted,
-            Err(error) => {
-                return complain(&error.to_string(), json);
-            }
+        let made: Vec<Made> = match formatted {
+            Ok(formatted) => formatted.into_iter().map(Made::from).collect(),
+            Err(error) => return complain(&error.to_string(), json),
         };
-        let made = formatted.into_iter().map(|Formatted { path, device, pool, shape }| MadeDevice {
-            path,
-            device: device.to_string(),
-            pool: pool.to_string(),
-            shape: shape.into(),
-        });
-        let made: Vec<MadeDevice> = made.collect();
         if json {
             print::json(&made);
             return ExitCode::SUCCESS;
         }
-        for one in &made {
-            let path = one.path.display();
-            print::line(&format!("{path} is the device {} now: {}", one.device, one.shape.words()));
-        }
-        let it = if made.len() == 1 { "it" } else { "them, which are one pool," };
+        made.iter().for_each(|one| print::line(&one.words()));
+        let (it, head) = match made.len() {
+            1 => ("it", "[device]"),
+            _ => ("them, which are one pool,", "[[device]]"),
+        };
         print::line(&format!("A server serves {it} with this in its set-up (docs/setup.md):\n"));
-        let table = if made.len() == 1 { "[device]" } else { "[[device]]" };
-        if wanted.is_some() {
-            print::line(&format!("{table}\n{}", remote.table()));
-            return ExitCode::SUCCESS;
-        }
-        for MadeDevice { path, .. } in &made {
-            let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
-            let kind = if is_block { "block" } else { "file" };
-            print::line(&format!("{table}\nkind = \"{kind}\"\npath = \"{}\"", path.display()));
-        }
+        print::line(&match wanted.is_some() {
+            true => format!("{head}\n{}", remote.table()),
+            false => tables(&made, head),
+        });
         ExitCode::SUCCESS
     }
 }

@@ -1,5 +1,6 @@
 //! `diecut device`: drives (files and block devices of this machine, namespaces of NVMe/TCP targets), and the devices of a server.
 
+mod add;
 mod format;
 mod list;
 mod remote;
@@ -26,6 +27,8 @@ pub enum Device {
     Identify(Identify),
     /// List the devices of a running server, and those of its pool that are not there.
     List,
+    /// Add a file or a block device to a pool whose server is stopped. What it holds is lost.
+    Add(add::Add),
     /// Make files or block devices, or a namespace of a target, a pool that a server can serve. What they hold is lost.
     Format(format::Format),
     /// Take a namespace of a target from a server that is gone for good. One that still serves it writes no more when another one has it.
@@ -143,6 +146,7 @@ impl Device {
         match self {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
+            Device::Add(add) => add.run(json),
             Device::List => unreachable!("a server is asked"),
             Device::Release(release) => release.run(json),
         }
