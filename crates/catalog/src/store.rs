@@ -185,17 +185,30 @@ impl Catalog {
         now: Time,
     ) -> Result<u64, CatalogError> {
         assert!(self.is_open(), "I-C3: nothing is put before the newest state is known");
+        self.wanted = self.with(&changes)?;
+        self.sequence += 1;
+        self.begin_write(media, now);
+        Ok(self.sequence)
+    }
+
+    /// Whether [`Catalog::put`] would take changes.
+    ///
+    /// # Errors
+    /// [`CatalogError::Full`].
+    pub fn takes(&self, changes: &Changes) -> Result<(), CatalogError> {
+        self.with(changes).map(|_| ())
+    }
+
+    /// What is wanted with these changes.
+    fn with(&self, changes: &Changes) -> Result<Changes, CatalogError> {
         let mut wanted = self.wanted.clone();
-        wanted.0.extend(changes.0);
+        wanted.0.extend(changes.0.iter().map(|(key, value)| (key.clone(), value.clone())));
         let wanted_bytes = self.content.size_bytes_with(&wanted);
         if self.shape.frames(wanted_bytes) > self.shape.frames_per_block() {
             let room_bytes = self.shape.frames_per_block() * self.shape.records_of_a_frame() as u64;
             return Err(CatalogError::Full { wanted_bytes, room_bytes });
         }
-        self.wanted = wanted;
-        self.sequence += 1;
-        self.begin_write(media, now);
-        Ok(self.sequence)
+        Ok(wanted)
     }
 
     /// Number of the newest state that is durable.

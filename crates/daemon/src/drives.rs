@@ -39,7 +39,6 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let known = known(setup);
     let labels: Vec<_> = held.iter().map(|(_, drive)| drive.label.clone()).collect();
     let opening = open_pool(&labels, false).map_err(|error| refused(&error, &held, &known, &missing))?;
-    let absent = opening.missing.len();
     let is_joining = |drive: &Held| {
         let own = |one: &&LabelDevice| one.device == drive.label.device;
         opening.devices.iter().find(own).is_some_and(|one| one.membership == Membership::Joining)
@@ -61,6 +60,9 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
         missing.push(not_there(one, reason));
     }
     missing.extend(unnamed(&opening.missing, &missing, &known));
+    // Those with a voice: what they may know counts, also of one that is there and cannot be used.
+    let has_voice = |one: &&LabelDevice| matches!(one.membership, Membership::There | Membership::Leaving);
+    let absent = opening.devices.iter().filter(has_voice).count() - held.len();
     for one in &missing {
         warn(&format!(
             "device \"{}\" is not there, and what lies on it is not served: {}",

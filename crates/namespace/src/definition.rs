@@ -66,6 +66,8 @@ pub struct NamespaceDefinition {
     pub placement: Option<PlacementProperties>,
     /// What its chunks are like, if it has chunks.
     pub chunks: Option<ChunkProperties>,
+    /// Whether its medium erases what was given back. A drive that hides its flash does not.
+    pub erases: bool,
 }
 
 impl NamespaceDefinition {

@@ -138,7 +138,7 @@ impl Namespaces {
     pub fn properties(&self, id: NamespaceId) -> Option<NamespaceProperties> {
         let namespace = self.get(id)?;
         let properties = namespace.definition.properties(namespace.used_lbas);
-        let purges = namespace.backend.purges();
+        let purges = namespace.definition.erases && namespace.backend.purges();
         Some(NamespaceProperties { read_only: namespace.read_only_reason.is_some(), purges, ..properties })
     }
 

@@ -94,6 +94,7 @@ fn run(seed: u64) {
             zones: None,
             placement: None,
             chunks: None,
+            erases: true,
         },
         Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
     );

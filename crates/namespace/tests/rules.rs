@@ -21,6 +21,7 @@ fn definition() -> NamespaceDefinition {
         zones: None,
         placement: None,
         chunks: None,
+        erases: true,
     }
 }
 
@@ -568,4 +569,15 @@ fn who_waits_for_what_is_away_is_answered_once() {
     namespaces.set_away(&[StoreIndex(1)], false, Time(400), &mut outputs);
     namespaces.submit(command(read(7, 1)), Time(500), &mut outputs, &mut whole_pieces);
     assert!(outputs.finished.is_empty() && outputs.volume_commands.len() == 1);
+}
+
+/// Goal: hosts are offered erasures where the medium erases.
+#[test]
+fn what_cannot_be_erased_is_not_offered() {
+    let backing = || Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) };
+    for erases in [true, false] {
+        let mut namespaces = Namespaces::new();
+        namespaces.open(ID, NamespaceDefinition { erases, ..definition() }, backing());
+        assert_eq!(namespaces.properties(ID).unwrap().purges, erases);
+    }
 }

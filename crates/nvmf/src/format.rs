@@ -49,6 +49,10 @@ pub(crate) fn begin(
     if !takes(&namespace.properties) {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
+    if erases && !namespace.properties.purges {
+        mark!("nvmf: erase of what cannot be erased refused");
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
     if namespace.properties.read_only {
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
     }

@@ -114,8 +114,20 @@ fn a_namespace_is_formatted() {
         let status = world.command(admin, format(cdw10, nsid), &[]).status;
         assert!(status.same_code(expected), "{cdw10:#x} {nsid}: {status}");
     }
+    // Of a namespace that cannot erase what is no longer there, nobody is told that it was erased.
+    let set_purges = |world: &mut World, purges: bool| {
+        let mut config = subsystem();
+        config.namespaces.get_mut(&1).unwrap().properties.purges = purges;
+        let mut actions = Vec::new();
+        world.target.set_subsystem(config, world.now, &mut actions);
+        world.act(actions);
+    };
+    set_purges(&mut world, false);
+    let status = world.command(admin, format(1 << 9, 1), &[]).status;
+    assert!(status.same_code(Status::INVALID_FIELD), "{status}");
     assert!(world.memory.iter().all(|byte| *byte == 7), "what is refused changes nothing");
     assert_eq!(world.command(admin, format(0, 1), &[]).status, Status::SUCCESS);
+    set_purges(&mut world, true);
     assert!(world.memory.iter().all(|byte| *byte == 0));
     // A host that goes meanwhile leaves nothing behind.
     world.hold = true;

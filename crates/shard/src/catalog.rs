@@ -96,7 +96,8 @@ impl Catalogs {
         reaches: &mut Reaches<'_, M>,
         now: Time,
     ) -> Result<u64, CatalogError> {
-        self.fits(changes, 1000)?;
+        // All take it, or none.
+        self.of.iter().filter(|one| one.error().is_none()).try_for_each(|one| one.takes(changes))?;
         let mut number = 0;
         for (device, catalog) in (0..).map(DeviceIndex).zip(&mut self.of) {
             if catalog.error().is_some() {

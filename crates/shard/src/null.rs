@@ -58,6 +58,7 @@ impl NullShard {
                 zones: None,
                 placement: None,
                 chunks: None,
+                erases: true,
             };
             let namespace = NamespaceId(number as u32 + 1);
             shard.namespaces.open(namespace, definition, Backing::Null { reads });

@@ -157,6 +157,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
     let store = here.plane.store_of(vssd).expect("I-S6: a volume's store is open");
     let own = here.plane.flash.devices.of(VssdId(vssd));
     let (capabilities, is_cached) = (*own.media.capabilities(), own.config.volatile_cache);
+    let has_oob = own.media.geometry().has_oob();
     let kept_zones = here.plane.flash.kept(store).zones().is_some();
     let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| kept_zones);
     let room = record.and_then(|record| record.zone_room.as_ref()).map(zones::room_of);
@@ -190,6 +191,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         zones: zones.map(|(_, zones)| zones),
         placement,
         chunks,
+        erases: has_oob,
     };
     let id = NamespaceId(volume.namespace);
     here.seat_namespace(id, VssdId(vssd));
