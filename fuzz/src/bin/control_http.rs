@@ -96,7 +96,7 @@ fn check(bytes: &[u8]) {
     let answer = bounded((4 << 20) + 256 * bytes.len(), || {
         runtime.block_on(async {
             let (near, far) = tokio::io::duplex(1 << 16);
-            let routes = router(Arc::new(Shards { refuse }), "127.0.0.1:4420".to_owned(), None);
+            let routes = router(Arc::new(Shards { refuse }), "127.0.0.1:4420".to_owned());
             let served = async { axum::serve(Once(Some(far)), routes).await };
             let asked = async {
                 let (mut reader, mut writer) = tokio::io::split(near);

@@ -336,10 +336,10 @@ impl LocalDevice {
         Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"))
     }
 
-    /// Whether it can be formatted; see [`check_format`]. Nothing is written.
+    /// Whether it can be formatted; as [`format()`] looks. Nothing is written.
     ///
     /// # Errors
-    /// See [`check_format`].
+    /// What [`format()`] refuses.
     pub fn check_format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
         check_format(&self.buffered()?, &self.look()?, label, force)
     }

@@ -141,7 +141,7 @@ impl Device {
     /// Carries it out, and prints what came of it.
     ///
     /// # Panics
-    /// If a server is to be asked ([`list`]).
+    /// If a server is to be asked ([`list()`]).
     pub fn run(self, json: bool) -> ExitCode {
         match self {
             Device::Identify(identify) => identify.run(json),
