@@ -4,21 +4,17 @@
 mod host;
 mod served;
 
-use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_power::{Disks, Mounted, Options};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::needs;
-use diecut_testing::versions::Versions;
-use diecut_units::Buffer;
 use host::Host;
+use host::known::Known;
 use served::{Server, done};
 use std::path::Path;
 use tempfile::TempDir;
 
-const LBA_BYTES: usize = 4096;
 const LBAS: u64 = 2048;
-const NSID: u32 = 1;
 
 /// Of the drives, in their order.
 const TENANTS: [&str; 2] = ["a", "b"];
@@ -84,78 +80,16 @@ impl Bench {
     }
 }
 
-/// Blocks of a volume as its host knows them.
-struct Known {
-    versions: Versions,
-    version: u64,
-    /// Flushes that were answered.
-    flushes: u32,
-}
-
-fn run(host: &mut Host, command: Command) -> std::io::Result<Collect> {
-    host.queue.submit(Token(1), command);
-    let mut sink = Collect::default();
-    while sink.completions.is_empty() {
-        host.exchange(&mut sink)?;
-    }
-    if sink.completions[0].status.is_success() { Ok(sink) } else { Err(std::io::ErrorKind::Other.into()) }
-}
-
-impl Known {
-    /// Every block has a version that it may have, and keeps it.
-    fn check(&mut self, host: &mut Host, life: u32) {
-        for first in (0..LBAS).step_by(64) {
-            let span = LbaSpan { nsid: NSID, first, count: 64 };
-            let read = Command::Read { span, length_bytes: 64 * LBA_BYTES as u32 };
-            let sink = run(host, read).unwrap_or_else(|error| panic!("life {life}: LBA {first}: {error}"));
-            let blocks = sink.data[&Token(1)].chunks(LBA_BYTES);
-            for (lba, block) in (first..).zip(blocks) {
-                let version = u64::from_le_bytes(block[..8].try_into().unwrap());
-                assert!(
-                    block.chunks(8).all(|word| word == &block[..8]),
-                    "life {life}: LBA {lba} is of one version"
-                );
-                self.versions.find(lba, version, &format!("life {life}"));
-            }
-        }
-    }
-
-    /// Writes, and flushes after every few of them, until an error.
-    fn work(&mut self, host: &mut Host, random: &mut Random) -> std::io::Result<()> {
-        loop {
-            let mut written = Vec::new();
-            for _ in 0..1 + random.below(6) {
-                let first = random.below(LBAS);
-                let count = 1 + random.below((LBAS - first).min(32)) as u32;
-                self.version += 1;
-                let version = self.version;
-                let touched = first..first + u64::from(count);
-                self.versions.write(touched.clone(), version);
-                let data = Buffer::copy_from(&version.to_le_bytes().repeat(count as usize * LBA_BYTES / 8));
-                let span = LbaSpan { nsid: NSID, first, count };
-                run(host, Command::Write { span, data, force_unit_access: false })?;
-                written.push((touched, version));
-            }
-            run(host, Command::Flush { nsid: NSID })?;
-            self.flushes += 1;
-            for (touched, version) in written {
-                self.versions.make_durable(touched, version);
-            }
-        }
-    }
-}
-
 /// Lives of a server, each ended by a cut of all disks at some command to one of them, while one of the tenants works.
 fn lives(bench: &Bench, drives: usize, cuts: u32) {
     let mut random = Random::of(bench.disks().seed());
-    let new = |_| Known { versions: Versions::new(LBAS), version: 0, flushes: 0 };
-    let mut known: Vec<Known> = (0..drives).map(new).collect();
+    let mut known: Vec<Known> = (0..drives).map(|_| Known::new(LBAS)).collect();
     for life in 0..=cuts {
         let server = Server::in_folder(bench.path(), &[]);
         let connect = |tenant: &&str| Host::connect(server.socket_address(), tenant).unwrap();
         let mut hosts: Vec<Host> = TENANTS[..drives].iter().map(connect).collect();
         for (known, host) in known.iter_mut().zip(&mut hosts) {
-            known.check(host, life);
+            known.check(host, &format!("life {life}"));
         }
         if life == cuts {
             server.stop();
@@ -163,7 +97,7 @@ fn lives(bench: &Bench, drives: usize, cuts: u32) {
         }
         bench.disks().cut_after(random.below(400));
         let at = random.below(drives as u64) as usize;
-        known[at].work(&mut hosts[at], &mut random).unwrap_err();
+        known[at].work(&mut hosts[at], &mut random, u32::MAX).unwrap_err();
         drop(hosts);
         server.kill();
         if bench.disks().is_on() {
@@ -171,7 +105,7 @@ fn lives(bench: &Bench, drives: usize, cuts: u32) {
         }
         bench.disks().power_on();
     }
-    let flushes: u32 = known.iter().map(|known| known.flushes).sum();
+    let flushes: u32 = known.iter().map(Known::flushes).sum();
     assert!(flushes > cuts, "{flushes} flushes were answered");
 }
 

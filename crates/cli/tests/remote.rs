@@ -4,22 +4,19 @@
 mod host;
 mod served;
 
-use diecut_initiator::{Collect, Command, LbaSpan, Token};
-use diecut_nvme::Status;
+use diecut_initiator::{Command, LbaSpan};
 use diecut_testing::Random;
-use diecut_testing::versions::Versions;
 use diecut_testing::wait::wait_for;
 use diecut_units::Buffer;
 use host::Host;
+use host::known::{Known, LBA_BYTES, run};
 use served::{Server, assert_says, command, diecut, done, refused};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
 const POOL: &str = "nqn.2026-11.org.diecut:pool";
-const LBA_BYTES: usize = 4096;
 const LBAS: u64 = 1024;
 
 /// A target (`a`) with a namespace, and servers that want it.
@@ -148,78 +145,13 @@ fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// Blocks of a volume as its host knows them.
-struct Known {
-    versions: Versions,
-    version: u64,
-    /// Flushes that were answered.
-    flushes: Arc<AtomicU32>,
+fn check(known: &mut Known, server: &Server, what: &str) {
+    known.check(&mut Host::connect(server.socket_address(), "a").unwrap(), what);
 }
 
-/// How one command of a host ended.
-fn run(host: &mut Host, command: Command) -> std::io::Result<(Status, Collect)> {
-    host.queue.submit(Token(1), command);
-    let mut sink = Collect::default();
-    while sink.completions.is_empty() {
-        host.exchange(&mut sink)?;
-    }
-    Ok((sink.completions[0].status, sink))
-}
-
-impl Known {
-    fn new() -> Known {
-        Known { versions: Versions::new(LBAS), version: 0, flushes: Arc::default() }
-    }
-
-    /// Every block has a version that it may have, and keeps it.
-    fn check(&mut self, server: &Server, what: &str) {
-        let mut host = Host::connect(server.socket_address(), "a").unwrap();
-        for first in (0..LBAS).step_by(64) {
-            let span = LbaSpan { nsid: 1, first, count: 64 };
-            let read = Command::Read { span, length_bytes: 64 * LBA_BYTES as u32 };
-            let (status, sink) = run(&mut host, read).unwrap();
-            assert!(status.is_success(), "{what}: LBA {first}: {status}");
-            for (lba, block) in (first..).zip(sink.data[&Token(1)].chunks(LBA_BYTES)) {
-                let version = u64::from_le_bytes(block[..8].try_into().unwrap());
-                assert!(
-                    block.chunks(8).all(|word| word == &block[..8]),
-                    "{what}: LBA {lba} is of one version"
-                );
-                self.versions.find(lba, version, what);
-            }
-        }
-    }
-
-    /// Writes, and flushes after every few of them, `rounds` times or until an error, which it gives.
-    fn work(&mut self, server: &Server, random: &mut Random, rounds: u32) -> Result<(), String> {
-        let mut host = Host::connect(server.socket_address(), "a").map_err(|error| error.to_string())?;
-        for _ in 0..rounds {
-            let mut written = Vec::new();
-            let mut must = |command: Command| match run(&mut host, command) {
-                Ok((status, _)) if status.is_success() => Ok(()),
-                Ok((status, _)) => Err(status.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            for _ in 0..1 + random.below(6) {
-                let first = random.below(LBAS);
-                let count = 1 + random.below((LBAS - first).min(32)) as u32;
-                self.version += 1;
-                let version = self.version;
-                let touched = first..first + u64::from(count);
-                self.versions.write(touched.clone(), version);
-                let data = Buffer::copy_from(&version.to_le_bytes().repeat(count as usize * LBA_BYTES / 8));
-                let span = LbaSpan { nsid: 1, first, count };
-                must(Command::Write { span, data, force_unit_access: false })?;
-                written.push((touched, version));
-            }
-            must(Command::Flush { nsid: 1 })?;
-            self.flushes.fetch_add(1, Ordering::Relaxed);
-            for (touched, version) in written {
-                self.versions.make_durable(touched, version);
-            }
-        }
-        Ok(())
-    }
+fn work(known: &mut Known, server: &Server, random: &mut Random, rounds: u32) -> Result<(), String> {
+    let mut host = Host::connect(server.socket_address(), "a").map_err(|error| error.to_string())?;
+    known.work(&mut host, random, rounds)
 }
 
 fn is_away(folder: &Path) -> bool {
@@ -236,20 +168,20 @@ fn a_pool_on_a_target_outlives_both() {
     let mut target = Some(bench.target());
     let folder = bench.set_up("b", POOL, 1, "name = \"far\"");
     done(&folder, &words(&bench.format(1, &[])));
-    let (mut known, mut random) = (Known::new(), Random::of(5));
+    let (mut known, mut random) = (Known::new(LBAS), Random::of(5));
     let mut server = Server::in_folder(&folder, &[]);
     assert_says(&server.announced, &["far", POOL, "a namespace of a target"]);
-    known.check(&server, "new");
+    check(&mut known, &server, "new");
     for life in 0..3 {
-        known.work(&server, &mut random, 20).unwrap();
-        let flushes = Arc::clone(&known.flushes);
+        work(&mut known, &server, &mut random, 20).unwrap();
+        let flushes = known.flush_count();
         let flushed = |count| {
             wait_for(|| "hosts do not flush", || (flushes.load(Ordering::Relaxed) >= count).then_some(()));
         };
         let begun = flushes.load(Ordering::Relaxed);
         // The server dies under load.
         let result = std::thread::scope(|scope| {
-            let work = scope.spawn(|| known.work(&server, &mut random, u32::MAX));
+            let work = scope.spawn(|| work(&mut known, &server, &mut random, u32::MAX));
             flushed(begun + 4 + 5 * life);
             let kill = ["-9", &server.pid().to_string()];
             assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
@@ -257,37 +189,37 @@ fn a_pool_on_a_target_outlives_both() {
         });
         result.unwrap_err();
         server = Server::in_folder(&folder, &[]);
-        known.check(&server, &format!("life {life}, server"));
+        check(&mut known, &server, &format!("life {life}, server"));
         // Its target dies under load, and comes back before hosts lose patience.
         let begun = flushes.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let work = scope.spawn(|| known.work(&server, &mut random, 150));
+            let work = scope.spawn(|| work(&mut known, &server, &mut random, 150));
             flushed(begun + 5);
             target.take().unwrap().kill();
             target = Some(bench.target());
             work.join().unwrap().unwrap_or_else(|error| panic!("life {life}: {error}\n{}", server.log()));
         });
         assert_eq!(flushes.load(Ordering::Relaxed), begun + 150);
-        known.check(&server, &format!("life {life}, target"));
+        check(&mut known, &server, &format!("life {life}, target"));
     }
     // It stays away.
     target.take().unwrap().kill();
-    let said = known.work(&server, &mut random, u32::MAX).unwrap_err();
+    let said = work(&mut known, &server, &mut random, u32::MAX).unwrap_err();
     assert!(said.contains("NAMESPACE_NOT_READY"), "the namespace is not ready: {said}");
     assert!(is_away(&folder));
     let status = done(&folder, &["--socket", "control.sock", "status"]);
     assert_says(&status, &["device far is away", "goes on by itself"]);
     assert_says(&server.log(), &[POOL, "is away", "refused"]);
     // Others are answered at once now.
-    known.work(&server, &mut random, 1).unwrap_err();
+    work(&mut known, &server, &mut random, 1).unwrap_err();
     let target = bench.target();
     wait_for(|| format!("it does not come back: {}", server.log()), || (!is_away(&folder)).then_some(()));
-    known.check(&server, "back");
-    known.work(&server, &mut random, 20).unwrap();
+    check(&mut known, &server, "back");
+    work(&mut known, &server, &mut random, 20).unwrap();
     assert_says(&server.log(), &["is back"]);
     server.stop();
     let server = Server::in_folder(&folder, &[]);
-    known.check(&server, "stopped and started");
+    check(&mut known, &server, "stopped and started");
     drop((server, target));
 }
 
@@ -324,17 +256,17 @@ fn a_namespace_is_one_servers() {
     // Taken from one that lives: its hosts hear of it when another one has it, and it lives on.
     done(&c, &words(&bench.named("release", POOL, 1, &[])));
     let other = Server::in_folder(&c, &[]);
-    let mut known = Known::new();
+    let mut known = Known::new(LBAS);
     let (mut random, mut said) = (Random::of(1), String::new());
     wait_for(
         || "it does not hear that it was taken over",
         || {
-            said = known.work(&server, &mut random, 1).err()?;
+            said = work(&mut known, &server, &mut random, 1).err()?;
             server.log().contains("another server took namespace 1 over").then_some(())
         },
     );
     assert_eq!(server.ended(), None);
-    Known::new().work(&other, &mut random, 5).unwrap();
+    work(&mut Known::new(LBAS), &other, &mut random, 5).unwrap();
     drop(server);
 }
 
@@ -368,7 +300,7 @@ fn mistakes_are_named() {
     swap[4086..].copy_from_slice(b"SWAPSPACE2");
     let span = LbaSpan { nsid: 1, first: 0, count: 1 };
     let write = Command::Write { span, data: Buffer::copy_from(&swap), force_unit_access: false };
-    assert!(run(&mut other, write).unwrap().0.is_success());
+    run(&mut other, write).unwrap();
     drop(other);
     let said = refused(&b, &words(&bench.format(1, &[])));
     assert_says(&said, &["it holds", "swap", "--force"]);

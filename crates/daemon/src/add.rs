@@ -17,7 +17,11 @@ pub fn add(path: &Path, to: &[PathBuf], options: FormatOptions) -> Result<Format
     // What cannot be taken is no drive of this pool, and is looked at again.
     let before = Held::take_path(path).ok().filter(|one| one.label.server == held[0].label.server);
     let opening = whole_pool(&held, before.as_ref().map(|one| one.label.device))?;
-    if let Some(joined) = before.filter(|one| is_there(one, &opening)) {
+    // Labels of the pool say that it is there: an earlier call was cut short at its end.
+    let is_there = |one: &Held| {
+        opening.membership(one.label.device).is_some_and(|as_what| as_what != Membership::Joining)
+    };
+    if let Some(joined) = before.filter(is_there) {
         let formatted = Formatted {
             path: path.to_owned(),
             device: joined.device(),
@@ -113,12 +117,6 @@ fn whole_pool(held: &[Held], joins: Option<[u8; 16]>) -> Result<PoolOpening, Ser
         )));
     }
     Ok(opening)
-}
-
-/// Whether labels of the pool say that a drive is there: an earlier call was cut short at its end.
-fn is_there(one: &Held, opening: &PoolOpening) -> bool {
-    let own = opening.devices.iter().find(|device| device.device == one.label.device);
-    own.is_some_and(|device| device.membership != Membership::Joining)
 }
 
 /// Whether a drive has the label of this pool, which knows nothing of it: an earlier call was cut short at its beginning.

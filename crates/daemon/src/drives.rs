@@ -39,10 +39,7 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let known = known(setup);
     let labels: Vec<_> = held.iter().map(|(_, drive)| drive.label.clone()).collect();
     let opening = open_pool(&labels, false).map_err(|error| refused(&error, &held, &known, &missing))?;
-    let is_joining = |drive: &Held| {
-        let own = |one: &&LabelDevice| one.device == drive.label.device;
-        opening.devices.iter().find(own).is_some_and(|one| one.membership == Membership::Joining)
-    };
+    let is_joining = |drive: &Held| opening.membership(drive.label.device) == Some(Membership::Joining);
     let joining: Vec<usize> = opening.current.iter().copied().filter(|at| is_joining(&held[*at].1)).collect();
     let is_new = |at: &usize| joining.contains(at) || opening.strangers.contains(at);
     let mut outdated: Vec<usize> =
@@ -60,9 +57,8 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
         missing.push(not_there(one, reason));
     }
     missing.extend(unnamed(&opening.missing, &missing, &known));
-    // Those with a voice: what they may know counts, also of one that is there and cannot be used.
-    let has_voice = |one: &&LabelDevice| matches!(one.membership, Membership::There | Membership::Leaving);
-    let absent = opening.devices.iter().filter(has_voice).count() - held.len();
+    // Also of one that is there and cannot be used.
+    let absent = opening.voices() - held.len();
     for one in &missing {
         warn(&format!(
             "device \"{}\" is not there, and what lies on it is not served: {}",
@@ -73,7 +69,6 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let text = served_lines(&held, &known);
     let mark = Some(Mark { path: places::drives_made(setup), text });
     let mut devices = Vec::new();
-    let mut held = held;
     finish_joins(&mut held, &opening.devices)?;
     for (one, mut drive) in held {
         drive.mend_label()?;
@@ -115,11 +110,8 @@ fn unnamed(
 
 /// A device that joined is there, whatever labels say that a cut left behind (R13): its own is the last one.
 fn finish_joins(held: &mut [(&Wanted, Held)], devices: &[LabelDevice]) -> Result<(), ServeError> {
-    let is_own = |drive: &Held| {
-        let own = drive.label.devices.iter().find(|one| one.device == drive.label.device);
-        own.is_some_and(|one| one.membership == Membership::Joining)
-    };
-    let (others, joined): (Vec<_>, Vec<_>) = held.iter_mut().partition(|(_, drive)| !is_own(drive));
+    let joins = |drive: &Held| drive.label.own_membership() == Some(Membership::Joining);
+    let (others, joined): (Vec<_>, Vec<_>) = held.iter_mut().partition(|(_, drive)| !joins(drive));
     others.into_iter().chain(joined).try_for_each(|(_, drive)| drive.list_devices(devices))
 }
 

@@ -55,11 +55,32 @@ pub enum PoolError {
     },
 }
 
+impl PoolOpening {
+    /// What the pool has a device as, if it knows it.
+    pub fn membership(&self, device: [u8; 16]) -> Option<Membership> {
+        membership_in(&self.devices, device)
+    }
+
+    /// Devices with a voice: what they may know counts.
+    pub fn voices(&self) -> usize {
+        voters(&self.devices).count()
+    }
+}
+
 impl Label {
+    /// What it says that its own device is.
+    pub fn own_membership(&self) -> Option<Membership> {
+        membership_in(&self.devices, self.device)
+    }
+
     /// The view that it is of.
     pub fn view(&self) -> View {
         View { epoch: self.epoch, bytes: self.view }
     }
+}
+
+fn membership_in(devices: &[LabelDevice], device: [u8; 16]) -> Option<Membership> {
+    devices.iter().find(|one| one.device == device).map(|one| one.membership)
 }
 
 /// Whether a device has a voice in the view that lists it so.

@@ -1,6 +1,8 @@
 //! A host over real sockets, for tests of the binary.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod known;
+
 use diecut_initiator::{Admin, Collect, QueuePair, QueueParameters, Token};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::Time;

@@ -1,6 +1,7 @@
 //! `diecut device format`: makes files or block devices devices of one pool, or a namespace of a target one of its own.
 
-use super::{Cut, Shape, complain, remote};
+use super::identified::Shape;
+use super::{Cut, complain, remote};
 use crate::print;
 use clap::Args;
 use diecut_daemon::format::{FormatOptions, Formatted, format, format_remote};

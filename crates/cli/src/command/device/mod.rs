@@ -2,6 +2,7 @@
 
 mod add;
 mod format;
+mod identified;
 mod list;
 mod remote;
 
@@ -9,18 +10,14 @@ pub use list::list;
 
 use crate::print;
 use clap::{Args, Subcommand};
-use diecut_devices::local::{
-    Access, Contents, DriveKind, FoundLabel, LocalDevice, OtherCopy, Properties, Wipefs,
-};
+use diecut_devices::local::{Access, DriveKind, LocalDevice, Properties};
 use diecut_drives::{DriveShape, ShapeError};
 use diecut_spec::Size;
+use identified::{Identified, Looked};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What every drive leaves that hides its dies.
-const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth by weights and rates, and feels the writes of others and what the drive does \
-                         inside; `diecut probe` measures which regions disturb each other";
 #[derive(Subcommand)]
 pub enum Device {
     /// Say what files, block devices or namespaces of targets are, what lies on them, and whether diecut would take them. Nothing is written.
@@ -67,74 +64,10 @@ pub struct Identify {
     cut: Cut,
 }
 
-/// What is known of one path.
+/// What a file or a block device says of itself.
 #[derive(Serialize)]
-struct Identified {
-    path: PathBuf,
+struct Local {
     properties: Properties,
-    contents: Contents,
-    /// Who uses it.
-    users: Vec<String>,
-    label: Option<Labelled>,
-    /// How it would be cut.
-    shape: Option<Shape>,
-    /// Whether it could be made a device of diecut without force.
-    fits: bool,
-    /// What speaks against it.
-    refusals: Vec<String>,
-    isolation: &'static str,
-}
-
-#[derive(Serialize)]
-struct Shape {
-    lanes: u16,
-    block_size_bytes: u64,
-    blocks_per_lane: u32,
-    usable_bytes: u64,
-}
-
-impl From<DriveShape> for Shape {
-    fn from(shape: DriveShape) -> Shape {
-        Shape {
-            lanes: shape.lanes,
-            block_size_bytes: shape.block_size_bytes,
-            blocks_per_lane: shape.blocks_per_lane,
-            usable_bytes: shape.geometry().raw_capacity_bytes(),
-        }
-    }
-}
-
-impl Shape {
-    fn words(&self) -> String {
-        let (lanes, blocks) = (self.lanes, self.blocks_per_lane);
-        format!(
-            "{lanes} lane{} of {blocks} erase blocks of {}: {}",
-            if lanes == 1 { "" } else { "s" },
-            Size(self.block_size_bytes),
-            Size(self.usable_bytes)
-        )
-    }
-}
-
-#[derive(Serialize)]
-struct Labelled {
-    server: String,
-    device: String,
-    number: u64,
-    epoch: u64,
-    lanes: u16,
-    devices_of_pool: usize,
-    /// What is wrong with its other copy.
-    other_copy: Option<String>,
-}
-
-impl Labelled {
-    fn words(&self) -> String {
-        let other =
-            self.other_copy.as_ref().map(|other| format!("; its other copy: {other}")).unwrap_or_default();
-        let (number, epoch, lanes, devices) = (self.number, self.epoch, self.lanes, self.devices_of_pool);
-        format!("number {number}, epoch {epoch}, {lanes} lanes, a pool of {devices}{other}")
-    }
 }
 
 impl Device {
@@ -176,7 +109,7 @@ impl Identify {
         let mut known = Vec::new();
         let mut code = ExitCode::SUCCESS;
         for path in &self.paths {
-            match self.identify(path.clone()) {
+            match self.identify(path) {
                 Ok(identified) => known.push(identified),
                 Err(message) => code = complain(&message, json),
             }
@@ -185,7 +118,7 @@ impl Identify {
             print::json(&known);
         } else {
             known.iter().for_each(|one| {
-                print::table(&["device", &one.path.display().to_string()], print::field_rows(rows(one)));
+                one.print(own_rows(&one.facts.properties));
             });
             if !known.is_empty() {
                 print::line("Nothing was written. `diecut device format PATH` makes one of them a device.");
@@ -194,53 +127,18 @@ impl Identify {
         code
     }
 
-    fn identify(&self, path: PathBuf) -> Result<Identified, String> {
-        let device = LocalDevice::open(&path, Access::Look).map_err(|error| error.to_string())?;
+    fn identify(&self, path: &Path) -> Result<Identified<Local>, String> {
+        let device = LocalDevice::open(path, Access::Look).map_err(|error| error.to_string())?;
         let contents = device.contents().map_err(|error| error.to_string())?;
         let properties = device.properties().clone();
-        let users = device.users();
-        let mut refusals = users.clone();
-        refusals.extend(contents.words().into_iter().map(|what| format!("it holds {what}")));
-        let shape = self.cut.shape(properties.size_bytes);
-        refusals.extend(shape.as_ref().err().map(ToString::to_string));
-        refusals.extend(properties.against());
-        let has_label = contents.found.iter().any(|found| found.kind == "diecut_label");
-        let label = match device.label() {
-            Ok(found) => Some(labelled(&found)),
-            Err(error) => {
-                refusals.extend(has_label.then(|| error.to_string()));
-                None
-            }
-        };
-        Ok(Identified {
-            path,
-            fits: refusals.is_empty(),
-            refusals,
-            shape: shape.ok().map(Shape::from),
-            properties,
+        let looked = Looked {
+            users: device.users(),
             contents,
-            users,
-            label,
-            isolation: ISOLATION,
-        })
-    }
-}
-
-fn labelled(found: &FoundLabel) -> Labelled {
-    let label = &found.label;
-    Labelled {
-        server: uuid::Uuid::from_bytes(label.server).to_string(),
-        device: uuid::Uuid::from_bytes(label.device).to_string(),
-        number: label.number,
-        epoch: label.epoch,
-        lanes: label.shape.lanes,
-        devices_of_pool: label.devices.len(),
-        other_copy: match &found.other {
-            OtherCopy::Same => None,
-            OtherCopy::Older(number) => Some(format!("older (number {number}): a change was cut short")),
-            OtherCopy::Contradicts => Some("it contradicts".to_owned()),
-            OtherCopy::Bad(error) => Some(error.to_string()),
-        },
+            against: properties.against(),
+            label: device.label().map_err(|error| error.to_string()),
+        };
+        let shape = self.cut.shape(properties.size_bytes);
+        Ok(Identified::new(path.display().to_string(), Local { properties }, looked, shape))
     }
 }
 
@@ -248,8 +146,8 @@ fn yes(is: bool) -> String {
     if is { "yes" } else { "no" }.to_owned()
 }
 
-fn rows(one: &Identified) -> Vec<(&'static str, String)> {
-    let facts = &one.properties;
+/// What no other kind of drive says of itself.
+fn own_rows(facts: &Properties) -> Vec<(&'static str, String)> {
     let mut rows = vec![(
         "is a",
         match (facts.kind, &facts.file_system) {
@@ -291,32 +189,5 @@ fn rows(one: &Identified) -> Vec<(&'static str, String)> {
     );
     rows.extend(facts.is_rotational.map(|is| ("rotates", yes(is))));
     rows.extend(facts.zones().map(|zoned| ("zoned", zoned.to_owned())));
-    rows.push(("holds", holds(&one.contents)));
-    if let Some(label) = &one.label {
-        rows.push(("label", label.words()));
-    }
-    if let Some(shape) = &one.shape {
-        rows.push(("would be cut into", shape.words()));
-    }
-    rows.push(("isolation", one.isolation.to_owned()));
-    rows.push((
-        "would be taken",
-        if one.fits { yes(true) } else { format!("no: {}", one.refusals.join("; ")) },
-    ));
     rows
-}
-
-fn holds(contents: &Contents) -> String {
-    let mut words = contents.words().join("; ");
-    if words.is_empty() {
-        words = match contents.unknown_at {
-            Some(at) => format!("nothing that is known, but bytes of unknown kind from {at} on"),
-            None => "nothing that is known, and zeros where it was looked at".to_owned(),
-        };
-    }
-    match &contents.wipefs {
-        Wipefs::Missing => words + " (without wipefs, which knows more formats and is not installed)",
-        Wipefs::Failed(error) => format!("{words} (without wipefs, which failed: {error})"),
-        Wipefs::Looked | Wipefs::NotAsked => words,
-    }
 }

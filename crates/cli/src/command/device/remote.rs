@@ -1,12 +1,12 @@
 //! `diecut device` on namespaces of NVMe/TCP targets.
 
-use super::{Cut, ISOLATION, Labelled, Shape, complain, holds, labelled, yes};
+use super::identified::{Identified, Looked};
+use super::{Cut, complain, yes};
 use crate::print;
 use clap::Args;
 use diecut_api::setup::RemoteDevice;
 use diecut_daemon::error::ServeError;
 use diecut_daemon::remote::{Remote, RemoteHost, release};
-use diecut_devices::local::Contents;
 use diecut_remote::{ClaimKind, RemoteFacts};
 use diecut_spec::Size;
 use serde::Serialize;
@@ -78,10 +78,9 @@ impl Release {
     }
 }
 
-/// What is known of a namespace.
+/// What a namespace says of itself.
 #[derive(Serialize)]
-struct Identified {
-    path: String,
+struct Facts {
     model: String,
     serial: String,
     nguid: String,
@@ -89,58 +88,40 @@ struct Identified {
     block_bytes: u32,
     has_volatile_cache: bool,
     takes_discard: bool,
-    contents: Contents,
-    /// Who uses it.
-    users: Vec<String>,
-    label: Option<Labelled>,
-    /// How it would be cut.
-    shape: Option<Shape>,
-    /// Whether it could be made a device of diecut without force.
-    fits: bool,
-    /// What speaks against it.
-    refusals: Vec<String>,
-    isolation: &'static str,
 }
 
-fn look(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified, ServeError> {
+impl Facts {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("is a", "namespace of an NVMe/TCP target".to_owned()),
+            ("model", self.model.clone()),
+            ("serial", self.serial.clone()),
+            ("nguid", self.nguid.clone()),
+            ("size", format!("{} ({} bytes)", Size(self.size_bytes), self.size_bytes)),
+            ("block", format!("{} bytes", self.block_bytes)),
+            ("volatile cache", yes(self.has_volatile_cache)),
+            ("discards", yes(self.takes_discard)),
+        ]
+    }
+}
+
+fn look(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<Facts>, ServeError> {
     let host = RemoteHost::new(wanted.host_nqn.as_deref())?;
     let remote = Remote::connect(wanted, host, ClaimKind::Look)?;
     let RemoteFacts {
         size_bytes, lba_bytes, has_volatile_cache, takes_discard, model, serial, nguid, ..
     } = remote.facts().clone();
     let holder = |key: u64| format!("a server holds its reservation, under the key {key:#x}");
-    let users: Vec<String> = remote.held_by().map(holder).into_iter().collect();
-    let contents = remote.contents();
-    let mut refusals = users.clone();
-    refusals.extend(contents.words().into_iter().map(|what| format!("it holds {what}")));
-    refusals.extend(remote.refusals());
-    let shape = cut.shape(size_bytes);
-    refusals.extend(shape.as_ref().err().map(ToString::to_string));
-    let has_label = contents.found.iter().any(|found| found.kind == "diecut_label");
-    let label = match remote.label() {
-        Ok(found) => Some(labelled(&found)),
-        Err(error) => {
-            refusals.extend(has_label.then(|| error.to_string()));
-            None
-        }
+    let looked = Looked {
+        users: remote.held_by().map(holder).into_iter().collect(),
+        contents: remote.contents(),
+        against: remote.refusals(),
+        label: remote.label().map_err(|error| error.to_string()),
     };
-    Ok(Identified {
-        path: wanted.place(),
-        model,
-        serial,
-        nguid: nguid.iter().map(|byte| format!("{byte:02x}")).collect(),
-        size_bytes,
-        block_bytes: lba_bytes,
-        has_volatile_cache,
-        takes_discard,
-        contents,
-        users,
-        label,
-        shape: shape.ok().map(Shape::from),
-        fits: refusals.is_empty(),
-        refusals,
-        isolation: ISOLATION,
-    })
+    let nguid = nguid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let block_bytes = lba_bytes;
+    let facts = Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard };
+    Ok(Identified::new(wanted.place(), facts, looked, cut.shape(size_bytes)))
 }
 
 /// Says what a namespace is, and what lies on it.
@@ -153,27 +134,7 @@ pub fn identify(wanted: &RemoteDevice, cut: &Cut, json: bool) -> ExitCode {
         print::json(&[one]);
         return ExitCode::SUCCESS;
     }
-    let mut rows = vec![
-        ("is a", "namespace of an NVMe/TCP target".to_owned()),
-        ("model", one.model.clone()),
-        ("serial", one.serial.clone()),
-        ("nguid", one.nguid.clone()),
-        ("size", format!("{} ({} bytes)", Size(one.size_bytes), one.size_bytes)),
-        ("block", format!("{} bytes", one.block_bytes)),
-        ("volatile cache", yes(one.has_volatile_cache)),
-        ("discards", yes(one.takes_discard)),
-        ("holds", holds(&one.contents)),
-    ];
-    if let Some(label) = &one.label {
-        rows.push(("label", label.words()));
-    }
-    if let Some(shape) = &one.shape {
-        rows.push(("would be cut into", shape.words()));
-    }
-    rows.push(("isolation", one.isolation.to_owned()));
-    let taken = if one.fits { yes(true) } else { format!("no: {}", one.refusals.join("; ")) };
-    rows.push(("would be taken", taken));
-    print::table(&["device", &one.path], print::field_rows(rows));
+    one.print(one.facts.rows());
     print::line("Nothing was written. `diecut device format` with the same words makes it a device.");
     ExitCode::SUCCESS
 }

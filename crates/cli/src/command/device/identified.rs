@@ -1,0 +1,175 @@
+//! What `diecut device identify` says of a drive, whatever its kind.
+
+use super::yes;
+use crate::print;
+use diecut_devices::local::{Contents, FoundLabel, OtherCopy, Wipefs};
+use diecut_drives::{DriveShape, ShapeError};
+use diecut_spec::Size;
+use serde::Serialize;
+
+/// What every drive leaves that hides its dies.
+const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth by weights and rates, and feels the writes of others and what the drive does \
+                         inside; `diecut probe` measures which regions disturb each other";
+
+/// What a look at a drive found.
+pub struct Looked {
+    /// Who uses it.
+    pub users: Vec<String>,
+    /// What lies on it.
+    pub contents: Contents,
+    /// What the drive itself has that speaks against it.
+    pub against: Vec<String>,
+    /// Its label, or why there is none.
+    pub label: Result<FoundLabel, String>,
+}
+
+/// What is known of a drive. `F` is what only its kind says.
+#[derive(Serialize)]
+pub struct Identified<F> {
+    path: String,
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub facts: F,
+    contents: Contents,
+    /// Who uses it.
+    users: Vec<String>,
+    label: Option<Labelled>,
+    /// How it would be cut.
+    shape: Option<Shape>,
+    /// Whether it could be made a device of diecut without force.
+    fits: bool,
+    /// What speaks against it.
+    refusals: Vec<String>,
+    isolation: &'static str,
+}
+
+impl<F> Identified<F> {
+    /// Judges what was found.
+    pub fn new(
+        path: String,
+        facts: F,
+        looked: Looked,
+        shape: Result<DriveShape, ShapeError>,
+    ) -> Identified<F> {
+        let Looked { users, contents, against, label } = looked;
+        let mut refusals = users.clone();
+        refusals.extend(contents.words().into_iter().map(|what| format!("it holds {what}")));
+        refusals.extend(shape.as_ref().err().map(ToString::to_string));
+        refusals.extend(against);
+        // Without a label among what lies there, that there is none speaks against nothing.
+        if let Err(error) = &label
+            && contents.found.iter().any(|found| found.kind == "diecut_label")
+        {
+            refusals.push(error.clone());
+        }
+        Identified {
+            path,
+            facts,
+            fits: refusals.is_empty(),
+            refusals,
+            shape: shape.ok().map(Shape::from),
+            contents,
+            users,
+            label: label.ok().map(|found| labelled(&found)),
+            isolation: ISOLATION,
+        }
+    }
+
+    /// Prints it as a table that begins with what only its kind says.
+    pub fn print(&self, mut rows: Vec<(&'static str, String)>) {
+        rows.push(("holds", holds(&self.contents)));
+        rows.extend(self.label.as_ref().map(|label| ("label", label.words())));
+        rows.extend(self.shape.as_ref().map(|shape| ("would be cut into", shape.words())));
+        rows.push(("isolation", self.isolation.to_owned()));
+        let taken = if self.fits { yes(true) } else { format!("no: {}", self.refusals.join("; ")) };
+        rows.push(("would be taken", taken));
+        print::table(&["device", &self.path], print::field_rows(rows));
+    }
+}
+
+/// How a drive is cut.
+#[derive(Serialize)]
+pub struct Shape {
+    lanes: u16,
+    block_size_bytes: u64,
+    blocks_per_lane: u32,
+    usable_bytes: u64,
+}
+
+impl From<DriveShape> for Shape {
+    fn from(shape: DriveShape) -> Shape {
+        Shape {
+            lanes: shape.lanes,
+            block_size_bytes: shape.block_size_bytes,
+            blocks_per_lane: shape.blocks_per_lane,
+            usable_bytes: shape.geometry().raw_capacity_bytes(),
+        }
+    }
+}
+
+impl Shape {
+    /// It as text.
+    pub fn words(&self) -> String {
+        let (lanes, blocks) = (self.lanes, self.blocks_per_lane);
+        format!(
+            "{lanes} lane{} of {blocks} erase blocks of {}: {}",
+            if lanes == 1 { "" } else { "s" },
+            Size(self.block_size_bytes),
+            Size(self.usable_bytes)
+        )
+    }
+}
+
+#[derive(Serialize)]
+struct Labelled {
+    server: String,
+    device: String,
+    number: u64,
+    epoch: u64,
+    lanes: u16,
+    devices_of_pool: usize,
+    /// What is wrong with its other copy.
+    other_copy: Option<String>,
+}
+
+impl Labelled {
+    fn words(&self) -> String {
+        let other =
+            self.other_copy.as_ref().map(|other| format!("; its other copy: {other}")).unwrap_or_default();
+        let (number, epoch, lanes, devices) = (self.number, self.epoch, self.lanes, self.devices_of_pool);
+        format!("number {number}, epoch {epoch}, {lanes} lanes, a pool of {devices}{other}")
+    }
+}
+
+fn labelled(found: &FoundLabel) -> Labelled {
+    let label = &found.label;
+    Labelled {
+        server: uuid::Uuid::from_bytes(label.server).to_string(),
+        device: uuid::Uuid::from_bytes(label.device).to_string(),
+        number: label.number,
+        epoch: label.epoch,
+        lanes: label.shape.lanes,
+        devices_of_pool: label.devices.len(),
+        other_copy: match &found.other {
+            OtherCopy::Same => None,
+            OtherCopy::Older(number) => Some(format!("older (number {number}): a change was cut short")),
+            OtherCopy::Contradicts => Some("it contradicts".to_owned()),
+            OtherCopy::Bad(error) => Some(error.to_string()),
+        },
+    }
+}
+
+fn holds(contents: &Contents) -> String {
+    let mut words = contents.words().join("; ");
+    if words.is_empty() {
+        words = match contents.unknown_at {
+            Some(at) => format!("nothing that is known, but bytes of unknown kind from {at} on"),
+            None => "nothing that is known, and zeros where it was looked at".to_owned(),
+        };
+    }
+    match &contents.wipefs {
+        Wipefs::Missing => words + " (without wipefs, which knows more formats and is not installed)",
+        Wipefs::Failed(error) => format!("{words} (without wipefs, which failed: {error})"),
+        Wipefs::Looked | Wipefs::NotAsked => words,
+    }
+}
