@@ -4,7 +4,7 @@
 use crate::setup::Setup;
 use crate::socket::is_default_socket;
 use crate::status::Status;
-use diecut_spec::{QosSetSpec, SubsystemSpec, TenantSpec, VssdSpec, WearSettings, WearStatus};
+use diecut_spec::{QosSetSpec, SubsystemSpec, TenantSpec, WearSettings, WearStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -119,10 +119,9 @@ fn gather(setup: &Setup, status: &Status, file: &str) -> Vec<Difference> {
             object.missing(file);
             continue;
         };
-        // The server chose the device where none was said.
-        let device = declared.device.clone().or_else(|| exists.device.clone());
-        let declared = VssdSpec { device, ..declared.clone() };
-        for ((field, declared), (_, exists)) in declared.fields().into_iter().zip(exists.fields()) {
+        // The server chose what was not said.
+        for ((field, declared), (_, exists)) in declared.or(exists).fields().into_iter().zip(exists.fields())
+        {
             object.fixed(field, declared, exists);
         }
     }

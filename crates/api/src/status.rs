@@ -164,18 +164,22 @@ pub struct Placement {
     /// Which soft-plane of that die each unit is; empty where units are whole dies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub soft_planes: Vec<u16>,
+    /// The device of each unit, by name; empty where all lie on one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unit_devices: Vec<String>,
     /// The shard it lives on, if the server has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<u16>,
 }
 
 impl Placement {
-    /// For people: `channel/die 0/0 0/1`, with soft-planes `channel/die.plane 0/0.2`.
+    /// For people: `channel/die 0/0 0/1`, with soft-planes `channel/die.plane 0/0.2`, on several devices `channel/die fast:0/0 other:0/0`.
     pub fn text(&self) -> String {
         let kind = if self.soft_planes.is_empty() { "channel/die" } else { "channel/die.plane" };
         let mut text = kind.to_owned();
         for (at, [channel, die]) in self.dies.iter().enumerate() {
-            text += &format!(" {channel}/{die}");
+            let device = self.unit_devices.get(at).map_or(String::new(), |device| format!("{device}:"));
+            text += &format!(" {device}{channel}/{die}");
             if let Some(plane) = self.soft_planes.get(at) {
                 text += &format!(".{plane}");
             }

@@ -41,7 +41,7 @@ pub use reservation::{RegistrantRecord, ReservationRecord};
 pub use sanitize::SanitizeRecord;
 pub use state::{PoolRecord, State, VolumeRecord};
 pub use store::Catalog;
-pub use vssd_record::{VssdRecord, ZoneRoomRecord};
+pub use vssd_record::{PartRecord, VssdRecord, ZoneRoomRecord};
 
 /// Encoders and decoders for the fuzz targets.
 #[doc(hidden)]

@@ -74,7 +74,7 @@ impl Kind {
     /// The version that is written; all up to it are read.
     pub const fn version(self) -> u16 {
         match self {
-            Kind::Vssd => 5,
+            Kind::Vssd => 6,
             Kind::Volume => 4,
             Kind::Tenant | Kind::Subsystem => 3,
             Kind::Pool | Kind::Sanitize => 2,

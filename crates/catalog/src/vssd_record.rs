@@ -3,6 +3,7 @@
 use diecut_spec::VssdSpec;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
+use uuid::Uuid;
 
 /// A vSSD: what was asked for, and what the server adds. It reads as its specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct VssdRecord {
     pub staging_slot_count: u32,
     /// IUs its volumes can store.
     pub exported_ius: u64,
+    /// Its parts in the order in which their units take turns, if it lies on several devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartRecord>,
     /// What room it has for zones, if it is for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone_room: Option<ZoneRoomRecord>,
@@ -28,6 +32,14 @@ impl Deref for VssdRecord {
     fn deref(&self) -> &VssdSpec {
         &self.spec
     }
+}
+
+/// A part of a vSSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartRecord {
+    /// The UUID of the device, which stays when the device is called otherwise, or is found elsewhere.
+    pub device: Uuid,
 }
 
 /// What room a vSSD has for zones: fixed when it is made, so that zones can be planned without it.

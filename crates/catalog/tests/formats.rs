@@ -69,6 +69,7 @@ fn everything() -> State {
             staging_slot: (!is_shared).then_some(0),
             staging_slot_count: if is_shared { 1 } else { 4 },
             exported_ius: 1000,
+            parts: Vec::new(),
             zone_room: None,
             spec,
         };

@@ -25,6 +25,7 @@ fn vssd(
         staging_slot: Some(number - 1),
         staging_slot_count: 1,
         exported_ius: 1000,
+        parts: Vec::new(),
         zone_room: None,
     }
 }

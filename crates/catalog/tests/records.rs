@@ -38,6 +38,7 @@ fn with_volumes(count: u32) -> State {
         staging_slot: Some(0),
         staging_slot_count: 1,
         exported_ius: 1000,
+        parts: Vec::new(),
         zone_room: None,
     };
     state.vssds.insert("flash".to_owned(), flash);

@@ -43,6 +43,7 @@ fn status_after(requests: &[ControlRequest]) -> Status {
             }
             ControlRequest::CreateTenant(spec) => status.tenants.push(spec),
             ControlRequest::CreateVssd(spec) => status.vssds.push(VssdStatus {
+                unit_devices: Vec::new(),
                 spec,
                 placement: vec![UnitLocation { channel: 0, die: 0, soft_plane: None }],
                 shard: None,

@@ -16,21 +16,24 @@ use tempfile::TempDir;
 
 const LBAS: u64 = 2048;
 
-/// Of the drives, in their order.
-const TENANTS: [&str; 2] = ["a", "b"];
+/// Of the drives, in their order, and one whose vSSD has parts on all of them.
+const TENANTS: [&str; 3] = ["a", "b", "wide"];
 
-/// A drive, and what a tenant has on it.
-const SETUP: &str = r#"
+const DEVICE: &str = r#"
 [[device]]
 kind = "file"
 path = "disks/drive-$"
 name = "drive-$"
+"#;
+
+/// What a tenant has.
+const TENANT: &str = r#"
 [[tenant]]
 name = "$"
 [[vssd]]
 name = "fast-$"
 tenant = "$"
-device = "drive-$"
+device = DEVICE
 isolation = "channel"
 capacity = "40 MiB"
 [[volume]]
@@ -46,6 +49,11 @@ nsid = 1
 volume = "data-$"
 "#;
 
+/// Who is served on so many drives.
+fn tenants(drives: usize) -> &'static [&'static str] {
+    &TENANTS[..if drives > 1 { 3 } else { 1 }]
+}
+
 /// Disks, and the folder of a server on them. Fields go in their order.
 struct Bench {
     mounted: Mounted,
@@ -53,18 +61,25 @@ struct Bench {
 }
 
 impl Bench {
-    /// With so many drives, each with the volume of a tenant of its own.
+    /// With so many drives, each with the volume of a tenant of its own; of several, one more tenant has a volume on all of them.
     fn new(seed: u64, drives: usize) -> Bench {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::create_dir(folder.path().join("disks")).unwrap();
-        let tenants = &TENANTS[..drives];
-        let disks = tenants.iter().map(|tenant| (format!("drive-{tenant}"), 160 << 20)).collect();
+        let on_drives = &TENANTS[..drives];
+        let disks = on_drives.iter().map(|tenant| (format!("drive-{tenant}"), 160 << 20)).collect();
         let options = Options { drives: disks, seed, ..Options::default() };
         let mounted = Mounted::new(&folder.path().join("disks"), &options).unwrap();
-        let setup: String = tenants.iter().map(|tenant| SETUP.replace('$', tenant)).collect();
-        std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
+        let devices: String = on_drives.iter().map(|tenant| DEVICE.replace('$', tenant)).collect();
+        let tenants = tenants(drives).iter().map(|tenant| {
+            let devices = match *tenant {
+                "wide" => r#"["drive-b", "drive-a"]"#.to_owned(),
+                tenant => format!("\"drive-{tenant}\""),
+            };
+            TENANT.replace("DEVICE", &devices).replace('$', tenant)
+        });
+        std::fs::write(folder.path().join("setup.toml"), devices + &tenants.collect::<String>()).unwrap();
         let bench = Bench { mounted, folder };
-        let paths: Vec<String> = tenants.iter().map(|tenant| format!("disks/drive-{tenant}")).collect();
+        let paths: Vec<String> = on_drives.iter().map(|tenant| format!("disks/drive-{tenant}")).collect();
         let mut format = vec!["device", "format", "--erase-block", "1M", "--lanes", "4"];
         format.extend(paths.iter().map(String::as_str));
         done(bench.path(), &format);
@@ -83,11 +98,12 @@ impl Bench {
 /// Lives of a server, each ended by a cut of all disks at some command to one of them, while one of the tenants works.
 fn lives(bench: &Bench, drives: usize, cuts: u32) {
     let mut random = Random::of(bench.disks().seed());
-    let mut known: Vec<Known> = (0..drives).map(|_| Known::new(LBAS)).collect();
+    let tenants = tenants(drives);
+    let mut known: Vec<Known> = tenants.iter().map(|_| Known::new(LBAS)).collect();
     for life in 0..=cuts {
         let server = Server::in_folder(bench.path(), &[]);
         let connect = |tenant: &&str| Host::connect(server.socket_address(), tenant).unwrap();
-        let mut hosts: Vec<Host> = TENANTS[..drives].iter().map(connect).collect();
+        let mut hosts: Vec<Host> = tenants.iter().map(connect).collect();
         for (known, host) in known.iter_mut().zip(&mut hosts) {
             known.check(host, &format!("life {life}"));
         }
@@ -96,7 +112,7 @@ fn lives(bench: &Bench, drives: usize, cuts: u32) {
             break;
         }
         bench.disks().cut_after(random.below(400));
-        let at = random.below(drives as u64) as usize;
+        let at = random.below(tenants.len() as u64) as usize;
         known[at].work(&mut hosts[at], &mut random, u32::MAX).unwrap_err();
         drop(hosts);
         server.kill();
@@ -123,7 +139,7 @@ fn volumes_on_a_drive_outlive_the_power() {
     assert!(is_seen, "flushes did nothing");
 }
 
-/// Goal: the same on two drives that are one pool, of which each has a volume.
+/// Goal: the same on two drives that are one pool, of which each has a volume, and both have one together.
 #[test]
 fn volumes_on_two_drives_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {

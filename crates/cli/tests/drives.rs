@@ -79,6 +79,72 @@ fn names(list: &serde_json::Value) -> Vec<String> {
     list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Goal: a vSSD has parts on several drives; what a host wrote is found again in whichever order these are named, and without one of them the vSSD
+/// is away as a whole, by name.
+#[test]
+fn a_vssd_has_parts_on_several_drives() {
+    let folder = folder();
+    let folder = folder.path();
+    let wide = tenant("wide").replace("device = \"wide\"", "device = [\"c\", \"a\"]");
+    let both = device("a") + &device("b") + &device("c") + &wide;
+    std::fs::write(folder.join("setup.toml"), both).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    assert_says(&server.announced, &["vSSD", "fast-wide: channel/die c:0/0 a:0/0"]);
+    let vssd = ask(folder, &["vssd", "show", "fast-wide"]);
+    assert_eq!(vssd["device"], serde_json::json!(["c", "a"]));
+    assert_eq!(vssd["placement"]["unit_devices"], serde_json::json!(["c", "a"]));
+    assert_says(&done(folder, &["--socket", "control.sock", "vssd", "list"]), &["fast-wide", "c:0/0"]);
+    write(&server, "wide", 7);
+    // What was not said was chosen, and stays; what cannot be is refused by name.
+    let create = |name: &str, more: &[&str]| -> Vec<String> {
+        let usual = ["--socket", "control.sock", "vssd", "create", name, "--tenant", "wide"];
+        let what = ["--isolation", "channel", "--capacity", "16 MiB"];
+        [&usual[..], &what[..], more].concat().into_iter().map(str::to_owned).collect()
+    };
+    let made = create("chosen", &["--parts", "3"]);
+    let made: Vec<&str> = made.iter().map(String::as_str).collect();
+    done(folder, &made);
+    done(folder, &made);
+    let vssd = ask(folder, &["vssd", "show", "chosen"]);
+    assert_eq!(vssd["device"].as_array().unwrap().len(), 3, "{vssd}");
+    for (more, said) in [
+        (&["--parts", "4"][..], "4 parts lie on 4 devices, and there are 3: \"a\", \"b\", \"c\""),
+        (&["--device", "a,d"], "there is no device \"d\""),
+        (&["--device", "a,a"], "device names \"a\" twice"),
+        (&["--device", "a,b", "--parts", "3"], "parts is 3, and device names 2"),
+        (&["--parts", "0"], "parts is 0"),
+        (&["--parts", "2", "--use", "zones"], "can serve volumes"),
+    ] {
+        let wrong = create("wrong", more);
+        let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
+        assert_says(&refused(folder, &wrong), &[said]);
+    }
+    server.kill();
+
+    // Another order of the drives.
+    std::fs::write(folder.join("setup.toml"), device("c") + &device("b") + &device("a") + &wide).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    holds(&server, "wide", 7);
+    write(&server, "wide", 8);
+    server.kill();
+
+    // Without one of its drives it is away, whatever the other one has of it.
+    std::fs::rename(folder.join("drive-a"), folder.join("away")).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    let reason = |name: &str| ask(folder, &["vssd", "show", name])["read_only_reason"].clone();
+    assert_eq!(reason("fast-wide"), "its device \"a\" is not there");
+    assert_eq!(reason("chosen"), "its device \"a\" is not there");
+    let said = refused(folder, &["--socket", "control.sock", "vssd", "delete", "chosen", "--yes"]);
+    assert_says(&said, &["its device \"a\" is not there"]);
+    server.stop();
+
+    std::fs::rename(folder.join("away"), folder.join("drive-a")).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    holds(&server, "wide", 8);
+    done(folder, &["--socket", "control.sock", "vssd", "delete", "chosen", "--yes"]);
+    server.stop();
+}
+
 /// Goal: three drives are one pool, in whichever order they are named and by whichever path; without one of them the rest is served and said, and
 /// with all of them all is there again.
 #[test]

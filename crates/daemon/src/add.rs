@@ -2,7 +2,9 @@
 
 use crate::drive::{Held, has_volatile_cache, medium, system_area};
 use crate::error::ServeError;
-use crate::format::{Chosen, FormatOptions, Formatted, choose, named, new_pool, ring_on, start_and_stop};
+use crate::format::{
+    Chosen, FormatOptions, Formatted, choose, named, new_pool, planned, ring_on, start_and_stop,
+};
 use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership, PoolOpening, open_pool};
 use diecut_shard::{DeviceConfig, PoolConfig, ShardConfig};
 use std::path::{Path, PathBuf};
@@ -30,8 +32,13 @@ pub fn add(path: &Path, to: &[PathBuf], options: FormatOptions) -> Result<Format
         };
         return finish(Joined { held: joined, formatted }, held, &opening.devices);
     }
-    let chosen = choose(path, options)?;
+    let mut chosen = choose(path, options)?;
     let first = &held[0].label;
+    if options.block_size_bytes.is_none() {
+        // If it can, it has erase blocks of the size that others have: a vSSD can have parts on drives whose are alike.
+        let alike = FormatOptions { block_size_bytes: Some(first.shape.block_size_bytes), ..options };
+        chosen.shape = planned(path, chosen.local.properties().size_bytes, alike).unwrap_or(chosen.shape);
+    }
     // One that began to join and did not come to its end is forgotten.
     let members = opening.devices.iter().filter(|one| one.membership != Membership::Joining).copied();
     let member = |membership| LabelDevice { device: chosen.device, membership, since: opening.view.epoch };

@@ -76,7 +76,11 @@ impl Announcement<'_> {
         }
         for vssd in &status.vssds {
             let size = Size(vssd.space.exported_bytes);
-            let on = vssd.spec.device.as_ref().map_or(String::new(), |device| format!("on {device}, "));
+            let on = match &*vssd.spec.device {
+                [device] => format!("on {device}, "),
+                // Of several, each unit is told with its own.
+                _ => String::new(),
+            };
             let _ = writeln!(
                 text,
                 "vSSD       {}: {on}{}, {size} for volumes",

@@ -170,6 +170,7 @@ pub(crate) fn placement(vssd: &control::VssdStatus) -> status::Placement {
         channels: channels.into_iter().collect(),
         dies: places.iter().map(|place| [place.channel, place.die]).collect(),
         soft_planes: places.iter().filter_map(|place| place.soft_plane).collect(),
+        unit_devices: vssd.unit_devices.clone(),
         shard: vssd.shard,
     }
 }

@@ -132,8 +132,14 @@ pub fn format(paths: &[PathBuf], options: FormatOptions) -> Result<Vec<Formatted
     if paths.len() > DEVICES_MAX {
         return Err(ServeError::Setup(format!("{} drives: a pool has at most {DEVICES_MAX}", paths.len())));
     }
-    let chosen =
+    let mut chosen =
         paths.iter().map(|path| choose(path, options)).collect::<Result<Vec<Chosen>, ServeError>>()?;
+    // Drives on which a vSSD has parts have erase blocks of one size.
+    let least_bytes = chosen.iter().map(|one| one.shape.block_size_bytes).min();
+    for one in chosen.iter_mut().filter(|one| Some(one.shape.block_size_bytes) != least_bytes) {
+        let alike = FormatOptions { block_size_bytes: least_bytes, ..options };
+        one.shape = planned(&one.path, one.local.properties().size_bytes, alike)?;
+    }
     let members =
         chosen.iter().map(|one| LabelDevice { device: one.device, membership: Membership::There, since: 1 });
     let members: Vec<LabelDevice> = members.collect();
@@ -190,7 +196,11 @@ pub(crate) fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, Serv
 }
 
 /// How a drive of this size is cut.
-fn planned(path: &Path, size_bytes: u64, options: FormatOptions) -> Result<DriveShape, ServeError> {
+pub(crate) fn planned(
+    path: &Path,
+    size_bytes: u64,
+    options: FormatOptions,
+) -> Result<DriveShape, ServeError> {
     let shape = match options.lanes {
         Some(lanes) => DriveShape::plan(size_bytes, lanes, options.block_size_bytes),
         None => DriveShape::suggest(size_bytes, options.block_size_bytes),

@@ -4,17 +4,17 @@ use crate::control::{ControlError, ControlErrorKind};
 use crate::custody::{forget_vssd, take_back};
 use crate::devices::{DeviceIndex, OwnDevice};
 use crate::job::{Job, Progress};
-use crate::ledger::Held;
+use crate::ledger::{Held, HeldPart};
 use crate::owners::Owners;
 use crate::peer::{Alloc, Answer, Moved, Order};
 use crate::plan::alloc_refused;
 use crate::step::Step;
 use crate::steps::vssds;
-use diecut_catalog::VssdRecord;
+use diecut_catalog::{PartRecord, VssdRecord};
 use diecut_media::Divide;
 use diecut_spec::{Isolation, Serves};
 use diecut_units::{Time, mark};
-use diecut_vssd::{AllocError, Places, VssdId};
+use diecut_vssd::{AllocError, VssdId};
 
 /// Makes a vSSD on the home of its tenant; the first one chooses the home.
 pub(crate) fn alloc_somewhere<M: Divide>(
@@ -38,60 +38,108 @@ pub(crate) fn alloc_somewhere<M: Divide>(
 /// Where a new vSSD is to lie, and to live.
 struct Chosen {
     shard: u16,
-    device: DeviceIndex,
-    places: Places,
+    /// In the order in which their units take turns.
+    parts: Vec<HeldPart>,
 }
 
-/// Refuses a vSSD that shall lie on a device which there is not.
-fn refuse_other_device<'a>(
-    name: &str,
-    record: &VssdRecord,
-    mut devices: impl Iterator<Item = &'a str> + Clone,
-) -> Result<(), ControlError> {
-    let Some(wanted) = &record.device else { return Ok(()) };
-    if devices.clone().any(|device| device == wanted) {
-        return Ok(());
-    }
-    let first = devices.next().unwrap_or_default();
-    let names = devices.fold(format!("\"{first}\""), |names, one| format!("{names}, \"{one}\""));
-    let message = format!("vSSD \"{name}\": there is no device \"{wanted}\"; there is {names}");
+fn invalid<T>(name: &str, what: &str) -> Result<T, ControlError> {
+    let message = format!("vSSD \"{name}\": {what}");
     Err(ControlError { kind: ControlErrorKind::Invalid, message })
 }
 
-/// The only shard's: the device that a vSSD fits on, and its place there. Of those that may be, the one of which least was given away.
-fn choose_device<M: Divide>(
+/// Refuses a vSSD that shall lie on a device which there is not, or on more than there are.
+fn refuse_other_device<'a>(
+    name: &str,
+    record: &VssdRecord,
+    devices: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), ControlError> {
+    let is_there = |wanted: &&String| devices.clone().any(|device| device == **wanted);
+    let all = || {
+        let mut names = devices.clone().map(|device| format!("\"{device}\""));
+        let first = names.next().unwrap_or_default();
+        names.fold(first, |names, one| format!("{names}, {one}"))
+    };
+    if let Some(wanted) = record.device.iter().find(|wanted| !is_there(wanted)) {
+        return invalid(name, &format!("there is no device \"{wanted}\"; there is {}", all()));
+    }
+    let (parts, count) = (record.part_count(), devices.clone().count());
+    if parts > count {
+        return invalid(
+            name,
+            &format!("{parts} parts lie on {parts} devices, and there are {count}: {}", all()),
+        );
+    }
+    Ok(())
+}
+
+/// The only shard's: the devices that a vSSD fits on, and its places there. Of those that may be, the ones of which least was given away.
+fn choose_devices<M: Divide>(
     here: &Owners<M>,
     name: &str,
     record: &VssdRecord,
 ) -> Result<Chosen, ControlError> {
     let devices = &here.plane.flash.devices;
     refuse_other_device(name, record, devices.iter().map(|own| own.config.name.as_str()))?;
-    let is_wanted =
-        |own: &OwnDevice<M>| record.device.as_ref().is_none_or(|wanted| *wanted == own.config.name);
-    let mut order: Vec<(DeviceIndex, &OwnDevice<M>)> =
-        devices.numbered().filter(|(_, own)| is_wanted(own)).collect();
-    // In thousandths, so that devices may be of any size.
-    order.sort_by_key(|(device, own)| {
-        let geometry = own.media.geometry();
-        let all = u64::from(geometry.dies()) * u64::from(geometry.erase_blocks_per_die());
-        here.placement.ledger.blocks_on(*device) * 1000 / all.max(1)
-    });
-    let mut refusal = None;
+    let mut order: Vec<(DeviceIndex, &OwnDevice<M>)> = devices.numbered().collect();
+    if record.device.is_empty() {
+        // In thousandths, so that devices may be of any size.
+        order.sort_by_key(|(device, own)| {
+            let geometry = own.media.geometry();
+            let all = u64::from(geometry.dies()) * u64::from(geometry.erase_blocks_per_die());
+            here.placement.ledger.blocks_on(*device) * 1000 / all.max(1)
+        });
+    } else {
+        let turn = |own: &OwnDevice<M>| record.device.iter().position(|wanted| *wanted == own.config.name);
+        order.retain(|(_, own)| turn(own).is_some());
+        order.sort_by_key(|(_, own)| turn(own));
+    }
+    let count = record.part_count();
+    let bytes = record.capacity.bytes().div_ceil(count as u64);
+    let (mut fitting, mut refusal) = (Vec::new(), None);
     for (device, own) in order {
-        let (isolation, level, bytes) = (record.isolation, record.throughput_level, record.capacity.bytes());
-        match own.pool.choose_places(isolation, level, bytes, |_| true) {
-            Ok(places) => return Ok(Chosen { shard: 0, device, places }),
-            Err(error) => refusal = refusal.or(Some(error)),
+        match own.pool.choose_places(record.isolation, record.throughput_level, bytes, |_| true) {
+            Ok(places) => {
+                let blocks = own.pool.blocks_of(&places);
+                fitting.push((own.pool.shape(), HeldPart { device, places, blocks }));
+            }
+            Err(error) => refusal = refusal.or(Some((own, error))),
         }
     }
-    Err(alloc_refused(name, &refusal.expect("I-S37: a server has a device")))
+    // Erase blocks of a segment are alike, so those of all parts are.
+    let alike = |shape| fitting.iter().filter(move |(other, _)| *other == shape).map(|(_, part)| part);
+    let found = fitting.iter().map(|(shape, _)| alike(*shape)).find(|parts| parts.clone().count() >= count);
+    if let Some(parts) = found {
+        return Ok(Chosen { shard: 0, parts: parts.take(count).cloned().collect() });
+    }
+    match refusal {
+        Some((_, error)) if count == 1 => Err(alloc_refused(name, &error)),
+        Some((own, error)) => {
+            let mut refused = alloc_refused(name, &error);
+            refused.message += &format!(" (of its part on device \"{}\")", own.config.name);
+            Err(refused)
+        }
+        None => {
+            let sizes = fitting.iter().map(|(shape, part)| {
+                let bytes = u64::from(shape.pages) * u64::from(shape.page_size_bytes);
+                format!("\"{}\" {bytes} bytes", devices.get(part.device).config.name)
+            });
+            let sizes: Vec<String> = sizes.collect();
+            let sizes = sizes.join(", ");
+            invalid(
+                name,
+                &format!(
+                    "erase blocks of its parts must be of one size, and hold: {sizes}; name devices whose erase blocks are alike"
+                ),
+            )
+        }
+    }
 }
 
 /// The shard that a vSSD fits on, and its place there: the least loaded shard on whose channels, and on those that nobody uses, there is
 /// room; the home of its tenant if that has one.
 fn choose<M: Divide>(here: &Owners<M>, name: &str, record: &VssdRecord) -> Result<Chosen, ControlError> {
     if here.placement.ledger.is_single() {
-        return choose_device(here, name, record);
+        return choose_devices(here, name, record);
     }
     let has_vssd = here.registry.state.vssds.values().any(|vssd| vssd.tenant == record.tenant);
     let ledger = &here.placement.ledger;
@@ -108,7 +156,9 @@ fn choose<M: Divide>(here: &Owners<M>, name: &str, record: &VssdRecord) -> Resul
             owner == shard || owner == 0 && pool.is_free_channel(channel)
         };
         if let Ok(places) = places(&can) {
-            return Ok(Chosen { shard, device: DeviceIndex::default(), places });
+            let blocks = pool.blocks_of(&places);
+            let part = HeldPart { device: DeviceIndex::default(), places, blocks };
+            return Ok(Chosen { shard, parts: vec![part] });
         }
     }
     Err(match places(&|_| true) {
@@ -129,18 +179,19 @@ fn staging_slots<M: Divide>(
     here: &Owners<M>,
     name: &str,
     record: &VssdRecord,
-    (device, places): (DeviceIndex, &Places),
+    HeldPart { device, places, .. }: &HeldPart,
 ) -> Result<(Option<u32>, u32), ControlError> {
     if record.serves == Serves::Blocks {
         return Ok((None, 1));
     }
-    let own = here.plane.flash.devices.get(device);
+    let own = here.plane.flash.devices.get(*device);
     let geometry = own.media.geometry();
     // Those that share channels are many, and none has more of a channel than its dies.
     let is_alone = record.isolation == Isolation::Channel;
     let channels = if is_alone { places.channels(geometry).len() as u32 } else { 1 };
     let held = &here.placement.ledger.vssds;
-    let is_there = |record: &&VssdRecord| held.get(&record.number).is_some_and(|held| held.device == device);
+    let is_there =
+        |record: &&VssdRecord| held.get(&record.number).is_some_and(|held| held.parts[0].device == *device);
     let there = here.registry.state.vssds.values().filter(is_there);
     let slots = there.map(|record| (record.staging_slot, record.staging_slot_count));
     own.staging.free_slots(name, (channels, geometry.channels), slots)
@@ -158,28 +209,36 @@ fn begin<M: Divide>(
         let message = format!("vSSD \"{name}\": a shard failed an inner check, and recovers; ask again");
         return Err(ControlError { kind: ControlErrorKind::Busy, message });
     }
-    let Chosen { shard, device, places } = choose(here, name, &record)?;
-    let (staging_slot, staging_slot_count) = staging_slots(here, name, &record, (device, &places))?;
+    let Chosen { shard, parts } = choose(here, name, &record)?;
+    let (staging_slot, staging_slot_count) = staging_slots(here, name, &record, &parts[0])?;
     let mut record = VssdRecord { staging_slot, staging_slot_count, ..record };
     let id = new_id(here).map_err(|error| alloc_refused(name, &error))?;
-    let own = here.plane.flash.devices.get(device);
-    if here.plane.flash.devices.len() > 1 {
-        // So that the device is known by name while it is away.
-        record.spec.device = Some(own.config.name.clone());
+    let devices = &here.plane.flash.devices;
+    if devices.len() > 1 {
+        // So that the devices are known by name while they are away.
+        let named = parts.iter().map(|part| devices.get(part.device).config.name.clone());
+        record.spec.device = named.collect();
     }
-    let geometry = *own.media.geometry();
-    let blocks = own.pool.blocks_of(&places);
+    if parts.len() > 1 {
+        let listed = parts.iter().map(|part| PartRecord { device: devices.get(part.device).uuid() });
+        record.parts = listed.collect();
+    }
+    let geometry = *devices.get(parts[0].device).media.geometry();
+    let held = Held { shard, parts };
     let owners = &here.placement.ledger.owners;
-    let fresh = places.channels(&geometry).into_iter();
-    let fresh: Vec<u16> = fresh.filter(|&channel| owners[usize::from(channel)] != shard).collect();
-    here.placement.ledger.add(id, Held { shard, device, places: places.clone(), blocks }, &geometry);
+    let mut fresh: Vec<u16> = Vec::new();
+    if shard != 0 {
+        fresh.extend(held.channels(&geometry));
+        fresh.retain(|&channel| owners[usize::from(channel)] != shard);
+    }
+    here.placement.ledger.add(id, held.clone(), &geometry);
     if shard == 0 {
-        let made = vssds::make_vssd(here, name, (device, id), record.isolation, &places, record, now);
+        let made = vssds::make_vssd(here, name, id, &held.parts, record, now);
         return made.map(Some).inspect_err(|_| {
             here.placement.ledger.vssds.remove(&id.0);
         });
     }
-    order(here, name, id, (shard, places), record, fresh, job);
+    order(here, name, id, held, record, fresh, job);
     Ok(None)
 }
 
@@ -200,18 +259,19 @@ fn order<M: Divide>(
     here: &mut Owners<M>,
     name: &str,
     id: VssdId,
-    (shard, places): (u16, Places),
+    Held { shard, parts }: Held,
     record: VssdRecord,
     fresh: Vec<u16>,
     job: &mut Job,
 ) {
+    let [HeldPart { places, .. }] =
+        <[HeldPart; 1]>::try_from(parts).expect("I-S37: several shards divide one device");
     let own = here.plane.flash.devices.divided_mut();
     let mut part = own.pool.detach(&fresh);
     own.pool.lend_slot(&mut part);
     own.pool.reserve(id, &places);
     let moved = Moved::new(fresh, part, &mut own.media);
-    let isolation = record.isolation;
-    let alloc = Alloc { name: name.to_owned(), id, isolation, places, record, moved };
+    let alloc = Alloc { name: name.to_owned(), id, places, record, moved };
     let number = here.placement.order(shard, Order::Alloc(Box::new(alloc)));
     job.begin(false, vec![number]);
 }

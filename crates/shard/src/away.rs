@@ -2,13 +2,16 @@
 
 use crate::control::{ControlError, ControlErrorKind, ControlRequest};
 use crate::registry::Registry;
-use diecut_catalog::VssdRecord;
 
-/// Why a vSSD is not there.
-pub(crate) fn reason(record: &VssdRecord) -> String {
-    match &record.device {
-        Some(device) => format!("its device \"{device}\" is not there"),
-        None => "its device is not there".to_owned(),
+/// Why a vSSD is not there, of which these of its devices are missing.
+pub(crate) fn reason(missing: &[&str]) -> String {
+    match missing {
+        [] => "its device is not there".to_owned(),
+        [one] => format!("its device \"{one}\" is not there"),
+        [first, rest @ ..] => {
+            let names = rest.iter().fold(format!("\"{first}\""), |names, one| format!("{names}, \"{one}\""));
+            format!("its devices {names} are not there")
+        }
     }
 }
 
@@ -34,14 +37,15 @@ pub(crate) fn check(registry: &Registry, request: &ControlRequest) -> Result<(),
         }
         _ => Vec::new(),
     };
-    let records = vssds.into_iter().filter_map(|name| registry.state.vssds.get(name));
-    let Some(record) = records.into_iter().find(|record| registry.away.contains(&record.number)) else {
+    let mut records = vssds.into_iter().filter_map(|name| registry.state.vssds.get(name));
+    let Some((record, reason)) =
+        records.find_map(|record| Some((record, registry.away.get(&record.number)?)))
+    else {
         return Ok(());
     };
     let message = format!(
-        "vSSD \"{}\": {}; nothing of it can be changed until the server is started with it",
-        record.name,
-        reason(record)
+        "vSSD \"{}\": {reason}; nothing of it can be changed until the server is started with all it lies on",
+        record.name
     );
     Err(ControlError { kind: ControlErrorKind::Media, message })
 }

@@ -158,8 +158,8 @@ impl Blocks {
         flash: &mut Flash<M>,
         now: Time,
     ) -> BlockAction {
-        let space = flash.devices.of_mut(vssd).space(vssd, now);
-        let (shape, layout) = (Session::shape_of(&space), Session::layout_for(&space));
+        let space = flash.devices.space(vssd, now);
+        let (shape, layout) = (Session::shape_of(space.as_ref()), Session::layout_for(space.as_ref()));
         if let Some(open) = self.open.iter_mut().find(|open| open.vssd == vssd) {
             if mutant!("shard: dead application's answers go to the next") {
                 return BlockAction::Attached { session: *open.session.insert(session), shape, layout };
@@ -168,7 +168,7 @@ impl Blocks {
                 format!("vSSD \"{name}\" is held by another application; try again when that is gone");
             return BlockAction::Refused { session, status: Status::Held, message };
         }
-        let core = Session::new(&space, layout.slot_size_bytes);
+        let core = Session::new(space.as_ref(), layout.slot_size_bytes);
         assert!(self.of(session).is_none(), "I-S17: {session:?} holds one vSSD");
         let (waiting, passage) = (VecDeque::new(), Passage::None);
         self.open.push(Open { session: Some(session), vssd, core, waiting, offered: 0, passage });
@@ -259,8 +259,8 @@ impl Blocks {
         let command = open.waiting.pop_front().expect("I-S2: who has a turn has something to do");
         open.offered -= 1;
         let ius = command.ius();
-        let mut space = flash.devices.of_mut(vssd).space(vssd, now);
-        open.core.submit(command, &mut space, &mut self.answers);
+        let mut space = flash.devices.space(vssd, now);
+        open.core.submit(command, space.as_mut(), &mut self.answers);
         self.tell(at);
         ius
     }

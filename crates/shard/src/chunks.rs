@@ -43,7 +43,7 @@ pub(crate) fn definition_of<M: Divide>(
     volume: &VolumeRecord,
     vssd: &VssdRecord,
 ) -> ChunkDefinition {
-    let media = &here.plane.flash.devices.of(VssdId(vssd.number)).media;
+    let media = &here.plane.flash.devices.first_of(VssdId(vssd.number)).media;
     let shape = shape_of(&volume.spec, vssd, media.geometry().dies_per_channel);
     ChunkDefinition {
         id: volume.namespace,

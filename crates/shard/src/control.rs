@@ -369,6 +369,8 @@ pub struct VssdStatus {
     pub spec: VssdSpec,
     /// Where its independent units lie, in their order.
     pub placement: Vec<UnitLocation>,
+    /// The device of each of them, by name, if they lie on several.
+    pub unit_devices: Vec<String>,
     /// The shard it lives on; `None` if there is one only.
     pub shard: Option<u16>,
     /// What it has, and what of it is used.

@@ -8,7 +8,9 @@ use diecut_media::Divide;
 /// A member made an end of a vSSD.
 pub(crate) fn forget_vssd<M: Divide>(here: &mut Owners<M>, number: u32) {
     if let Some(held) = here.placement.ledger.vssds.remove(&number) {
-        here.plane.flash.devices.get_mut(held.device).pool.release(&held.places);
+        for part in &held.parts {
+            here.plane.flash.devices.get_mut(part.device).pool.release(&part.places);
+        }
     }
 }
 
@@ -20,7 +22,7 @@ pub(crate) fn take_back<M: Divide>(here: &mut Owners<M>, moved: Moved) {
         *owner = 0;
     }
     let geometry = here.plane.flash.devices.divided().media.geometry();
-    let lies_there = |held: &Held| moved.channels.iter().any(|c| held.places.channels(geometry).contains(c));
+    let lies_there = |held: &Held| moved.channels.iter().any(|c| held.channels(geometry).contains(c));
     debug_assert!(
         !here.placement.ledger.vssds.values().any(lies_there),
         "I-S20: nothing lies on channels that come back"

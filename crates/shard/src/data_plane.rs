@@ -9,7 +9,7 @@ use crate::blocks::Blocks;
 use crate::config::ShardConfig;
 use crate::cost::{ModelledCore, TracePoint};
 use crate::delays::Delays;
-use crate::devices::{DeviceIndex, Devices, OwnDevice};
+use crate::devices::{DeviceIndex, Devices, OwnDevice, SlowOn};
 use crate::door::Door;
 use crate::drive;
 use crate::flash::{ChunksView, Flash, ZonesView};
@@ -26,7 +26,7 @@ use diecut_namespace::{
 use diecut_nvmf::{self as target, CommandFacts};
 use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeError;
-use diecut_vssd::{DieTimesView, SlowOperation, VssdId};
+use diecut_vssd::{DieTimesView, VssdId};
 use std::vec::Drain;
 
 /// The next action, if it is a command of this source to this namespace.
@@ -156,7 +156,7 @@ impl<M: Media> DataPlane<M> {
         devices.get_mut(device).is_away = is_away;
         let stores = self.flash.stores();
         let stores: Vec<_> = stores
-            .filter(|(_, vssd, _)| self.flash.devices.find(*vssd) == Some(device))
+            .filter(|(_, vssd, _)| self.flash.devices.get(device).pool.holds(*vssd))
             .map(|(store, ..)| store)
             .collect();
         self.namespaces.set_away(&stores, is_away, now, &mut self.outputs);
@@ -283,7 +283,7 @@ impl<M: Media> DataPlane<M> {
                     flash.submit(&mut outputs.volume_commands, now);
                     let ius = blocks.begin(vssd, flash, now);
                     cpu.charge_entry(ius, now);
-                    holds = !flash.devices.of(vssd).pool.has_room(vssd);
+                    holds = !flash.devices.has_room(vssd);
                     (COMMAND_COST + ius, None)
                 }
             };
@@ -338,23 +338,24 @@ impl<M: Media> DataPlane<M> {
     }
 
     /// A command is over, and waited for this operation on flash last, if that took long.
-    fn finish_one(&mut self, finished: Finished, operation: Option<SlowOperation>, now: Time) {
+    fn finish_one(&mut self, finished: Finished, slow: Option<SlowOn>, now: Time) {
         self.admission.finished(finished.namespace, 1);
         if self.delays.is_slow(&finished.stamps, now) && !mutant!("shard: slow commands are those of volumes")
         {
-            self.note_slow(&finished, operation, now);
+            self.note_slow(&finished, slow, now);
         }
         self.answer(finished, now);
     }
 
-    /// A command is about to be answered that took long; `operation` is what it waited for last on flash.
+    /// A command is about to be answered that took long; `slow` is what it waited for last on flash.
     #[cold]
-    fn note_slow(&mut self, finished: &Finished, operation: Option<SlowOperation>, now: Time) {
+    fn note_slow(&mut self, finished: &Finished, slow: Option<SlowOn>, now: Time) {
         let is_of_host = finished.source.0 & DOOR_SOURCE_BIT == 0;
         let target = &self.nvme.target;
         let facts = if is_of_host { CommandFacts::of(target, finished.completion.token) } else { None };
-        let device = operation.and_then(|slow| self.flash.devices.find(slow.work.owner));
-        let own = self.flash.devices.get_mut(device.unwrap_or_default());
+        let device = slow.map(|slow| slow.device).unwrap_or_default();
+        let own = self.flash.devices.get_mut(device);
+        let operation = slow.map(|slow| slow.operation);
         self.delays.note(finished, facts, operation, &DieTimesView::of(&mut own.pool), now);
     }
 

@@ -6,7 +6,7 @@ mod placement;
 mod zones;
 
 use crate::at_work::{AtWork, For};
-use crate::devices::{DeviceIndex, Devices};
+use crate::devices::{DeviceIndex, Devices, LiesOn, SlowOn};
 use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
 pub(crate) use chunks::ChunksView;
@@ -15,7 +15,7 @@ use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeIndex};
 use diecut_volume::{Placement, Store, StoreConfig};
-use diecut_vssd::{DieTimesView, Pool, SlowOperation, SpaceCompletion, VssdId};
+use diecut_vssd::{DieTimesView, Pool, SpaceCompletion, VssdId};
 pub(crate) use zones::ZonesView;
 
 /// How often one call goes round between medium, pool and stores before it returns to the driver.
@@ -39,8 +39,7 @@ const FULL_TOLD_FOR: Span = Span::from_secs(60);
 
 struct StoreSlot {
     vssd: VssdId,
-    /// What the vSSD lies on.
-    device: DeviceIndex,
+    lies_on: LiesOn,
     store: Kept,
     has_work: bool,
     /// What was told of it last.
@@ -50,7 +49,7 @@ struct StoreSlot {
     /// Answers that are kept from a store that is held: it starts nothing then.
     held: Option<Vec<SpaceCompletion>>,
     /// An operation that took long and came back in this round: it may be what commands waited for that are answered now.
-    released_by: Option<SlowOperation>,
+    released_by: Option<SlowOn>,
 }
 
 /// The place of a store, beside what else is lent of [`Flash`].
@@ -72,10 +71,10 @@ pub(crate) struct MovedStore {
 }
 
 impl StoreSlot {
-    fn new(vssd: VssdId, device: DeviceIndex, store: Kept) -> StoreSlot {
+    fn new(vssd: VssdId, lies_on: LiesOn, store: Kept) -> StoreSlot {
         StoreSlot {
             vssd,
-            device,
+            lies_on,
             store,
             has_work: false,
             told: Standing::TakesWrites,
@@ -160,8 +159,7 @@ impl<M: Media> Flash<M> {
     ) -> StoreIndex {
         self.make_room_for(vssd);
         self.at_work.now_for = For::Vssd(vssd);
-        let mut space = self.devices.of_mut(vssd).space(vssd, now);
-        let store = Store::open(config, &mut space, staging);
+        let store = Store::open(config, self.devices.space(vssd, now).as_mut(), staging);
         self.at_work.now_for = For::All;
         self.seat(vssd, Kept::Volumes(store))
     }
@@ -181,8 +179,8 @@ impl<M: Media> Flash<M> {
     }
 
     fn seat(&mut self, vssd: VssdId, store: Kept) -> StoreIndex {
-        let device = self.devices.find(vssd).expect("I-S37: a vSSD with a store lies on a device");
-        let index = self.stores.insert(StoreSlot::new(vssd, device, store));
+        let lies_on = self.devices.find(vssd).expect("I-S37: a vSSD with a store lies on a device");
+        let index = self.stores.insert(StoreSlot::new(vssd, lies_on, store));
         assert!(index < u32::from(NO_STORE), "I-S21: a store has a number of 16 bits");
         let index = StoreIndex(index as u16);
         // One that was taken out of this place may have been left there.
@@ -242,8 +240,8 @@ impl<M: Media> Flash<M> {
         placement: Placement,
         now: Time,
     ) -> u64 {
-        let space = self.devices.of_mut(vssd).space(vssd, now);
-        Store::exportable_ius(&space, staging_size_bytes, over_provisioning_permille, placement)
+        let space = self.devices.space(vssd, now);
+        Store::exportable_ius(space.as_ref(), staging_size_bytes, over_provisioning_permille, placement)
     }
 
     /// Forgets a store; operations of it that are under way are answered to nobody.
@@ -293,13 +291,12 @@ impl<M: Media> Flash<M> {
     ) {
         let vssd = VssdId(vssd);
         assert_eq!(self.by_vssd[vssd.0 as usize], index.0, "I-S21: a store is opened again at its place");
-        let device = self.devices.find(vssd).expect("I-S37: a vSSD with a store lies on a device");
-        let mut space = self.devices.get_mut(device).space(vssd, now);
-        let mut store = Store::open(config, &mut space, staging);
+        let lies_on = self.devices.find(vssd).expect("I-S37: a vSSD with a store lies on a device");
+        let mut store = Store::open(config, self.devices.space_on(lies_on, vssd, now).as_mut(), staging);
         if !mutant!("shard: commands do not wait for what a repair finds") {
             store.wind_down();
         }
-        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, device, Kept::Volumes(store)));
+        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, lies_on, Kept::Volumes(store)));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
         self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
@@ -382,14 +379,14 @@ impl<M: Media> Flash<M> {
             let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
             self.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = self.devices.get_mut(slot.device).space(slot.vssd, now);
+            let mut space = self.devices.space_on(slot.lies_on, slot.vssd, now);
             while commands.as_slice().first().is_some_and(|(next, _)| *next == index)
                 && let Some((_, command)) = commands.next()
             {
                 let Kept::Volumes(store) = &mut slot.store else {
                     unreachable!("I-S21: volumes are asked of a store of volumes")
                 };
-                store.submit(command, &mut space, &mut self.answers.answers);
+                store.submit(command, space.as_mut(), &mut self.answers.answers);
             }
             self.answers.are_of(index);
         }
@@ -400,7 +397,9 @@ impl<M: Media> Flash<M> {
     pub fn run(&mut self, now: Time) {
         self.wake_stores(now);
         for _ in 0..ROUNDS_MAX {
-            for (device, own) in (0..).map(DeviceIndex).zip(self.devices.iter_mut()) {
+            for device in (0..self.devices.len() as u16).map(DeviceIndex) {
+                let own = self.devices.get_mut(device);
+                let first = self.space_completions.len();
                 if own.media.next_event() <= now {
                     own.media.advance(now, &mut self.media_completions);
                     own.media.take_intents(&mut self.spare_intents);
@@ -415,6 +414,7 @@ impl<M: Media> Flash<M> {
                 }
                 own.pool.work(now, &mut own.media);
                 own.pool.take_ready(&mut self.space_completions);
+                self.devices.join_answers(device, first, &mut self.space_completions);
             }
             self.deliver(now);
             self.work_stores(now);
@@ -428,9 +428,9 @@ impl<M: Media> Flash<M> {
     pub fn take_room_changes(&mut self, mut tell: impl FnMut(VssdId, bool)) {
         for own in self.devices.iter_mut() {
             own.pool.take_room_changes(&mut self.room_changes);
-            while let Some(vssd) = self.room_changes.pop() {
-                tell(vssd, own.pool.has_room(vssd));
-            }
+        }
+        while let Some(vssd) = self.room_changes.pop() {
+            tell(vssd, self.devices.has_room(vssd));
         }
     }
 
@@ -457,13 +457,13 @@ impl<M: Media> Flash<M> {
             let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
             self.at_work.now_for = For::Vssd(vssd);
-            let mut space = self.devices.get_mut(slot.device).space(vssd, now);
+            let mut space = self.devices.space_on(slot.lies_on, vssd, now);
             // Those in a row that are for one store find it once.
             while rest.as_slice().first().is_some_and(|(next, _)| *next == vssd)
                 && let Some((_, completion)) = rest.next()
             {
                 match &mut slot.held {
-                    None => slot.store.complete(completion, &mut space, &mut self.answers.of_all()),
+                    None => slot.store.complete(completion, space.as_mut(), &mut self.answers.of_all()),
                     Some(unseen) => unseen.push(completion),
                 }
             }
@@ -484,9 +484,9 @@ impl<M: Media> Flash<M> {
                 continue;
             }
             self.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = self.devices.get_mut(slot.device).space(slot.vssd, now);
+            let mut space = self.devices.space_on(slot.lies_on, slot.vssd, now);
             let before = self.answers.counts();
-            slot.store.work(now, &mut space, &mut self.answers.of_all());
+            slot.store.work(now, space.as_mut(), &mut self.answers.of_all());
             if slot.released_by.is_some()
                 && let Some(slow) = slot.released_by.take()
             {

@@ -86,13 +86,11 @@ fn health_of<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<Health> {
     }
     let mut worst = Condition::NEW;
     let mut read_only = false;
-    for number in vssds.into_iter().filter(|number| !here.registry.away.contains(number)) {
+    for number in vssds.into_iter().filter(|number| !here.registry.away.contains_key(number)) {
         let store = here.plane.flash.kept(here.plane.store_of(number)?);
         read_only |= store.read_only_reason().is_some() && !store.lacks_room();
         read_only |= here.config.fenced.contains(&number);
-        let one = Condition::of(&here.plane.flash.devices.of(VssdId(number)).pool, VssdId(number));
-        worst.spare_permille = worst.spare_permille.min(one.spare_permille);
-        worst.used_permille = worst.used_permille.max(one.used_permille);
+        worst = worst.worst(here.plane.flash.devices.condition_of(VssdId(number)));
     }
     let pool = &here.registry.state.pool;
     assert!(worst.spare_permille <= 1000, "I-S32: a part of a reserve is no more than all of it");

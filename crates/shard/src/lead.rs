@@ -7,7 +7,7 @@ use crate::custody::{forget_vssd, take_back};
 use crate::drive;
 use crate::inquiry::Inquiry;
 use crate::job::{Job, Own, Progress};
-use crate::ledger::Found;
+use crate::ledger::{Found, HeldPart};
 use crate::leveling;
 use crate::orders::PendingInquiry;
 use crate::owners::Owners;
@@ -74,11 +74,13 @@ pub(crate) fn give_out_channels<M: Divide>(here: &mut Owners<M>) {
     let found = devices.numbered().flat_map(|(device, own)| {
         let pool = &own.pool;
         let tenants = &tenants;
-        pool.vssd_ids().map(move |id| {
+        // Of what is away in part, nothing is given out.
+        let is_there = |id: &diecut_vssd::VssdId| !here.registry.away.contains_key(&id.0);
+        pool.vssd_ids().filter(is_there).map(move |id| {
             let places = pool.places_of(id);
             let blocks = pool.blocks_of(&places);
             let tenant = tenants.get(&id.0).map(|name| (*name).clone());
-            Found { id, tenant, device, places, blocks }
+            Found { id, tenant, part: HeldPart { device, places, blocks } }
         })
     });
     let found = found.collect();

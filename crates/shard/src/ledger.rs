@@ -11,10 +11,33 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub shard: u16,
+    /// One on each device that it lies on.
+    pub parts: Vec<HeldPart>,
+}
+
+/// What a vSSD has of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldPart {
     pub device: DeviceIndex,
     pub places: Places,
-    /// Erase blocks it may hold: its part of a shard's load.
+    /// Erase blocks it may hold there: its part of a shard's load.
     pub blocks: u64,
+}
+
+impl Held {
+    fn blocks(&self) -> u64 {
+        self.parts.iter().map(|part| part.blocks).sum()
+    }
+
+    /// Dies that it lies on, of the device that shards divide.
+    pub fn dies(&self) -> impl Iterator<Item = u32> + '_ {
+        self.parts.iter().flat_map(|part| part.places.dies())
+    }
+
+    /// Channels that it lies on, of the device that shards divide.
+    pub fn channels(&self, geometry: &Geometry) -> BTreeSet<u16> {
+        self.parts.iter().flat_map(|part| part.places.channels(geometry)).collect()
+    }
 }
 
 /// See the module.
@@ -60,14 +83,12 @@ impl Group {
     }
 }
 
-/// A vSSD that is there when a pool is opened.
+/// A vSSD that is there when a pool is opened, or a part of it.
 pub(crate) struct Found {
     pub id: VssdId,
     /// None for what a crash left over.
     pub tenant: Option<String>,
-    pub device: DeviceIndex,
-    pub places: Places,
-    pub blocks: u64,
+    pub part: HeldPart,
 }
 
 impl Ledger {
@@ -87,17 +108,18 @@ impl Ledger {
 
     /// Dies of a device began to change places, or did.
     pub fn heard_of(&mut self, device: DeviceIndex, news: WearNews) {
-        let there = self.vssds.values_mut().filter(|held| held.device == device);
-        there.for_each(|held| held.places.heard_of(news));
+        let parts = self.vssds.values_mut().flat_map(|held| &mut held.parts);
+        parts.filter(|part| part.device == device).for_each(|part| part.places.heard_of(news));
     }
 
     /// Erase blocks that vSSDs of a device may hold.
     pub fn blocks_on(&self, device: DeviceIndex) -> u64 {
-        self.vssds.values().filter(|held| held.device == device).map(|held| held.blocks).sum()
+        let parts = self.vssds.values().flat_map(|held| &held.parts);
+        parts.filter(|part| part.device == device).map(|part| part.blocks).sum()
     }
 
     fn load(&self, shard: u16) -> u64 {
-        self.vssds.values().filter(|held| held.shard == shard).map(|held| held.blocks).sum()
+        self.vssds.values().filter(|held| held.shard == shard).map(Held::blocks).sum()
     }
 
     /// Shards, the least loaded first.
@@ -122,9 +144,9 @@ impl Ledger {
     ///
     /// # Panics
     /// If not.
-    pub fn check(&self, state: &State, away: &BTreeSet<u32>) {
+    pub fn check(&self, state: &State, away: &BTreeMap<u32, String>) {
         let mut listed: BTreeSet<u32> = self.vssds.keys().copied().collect();
-        for (name, record) in state.vssds.iter().filter(|(_, record)| !away.contains(&record.number)) {
+        for (name, record) in state.vssds.iter().filter(|(_, record)| !away.contains_key(&record.number)) {
             assert!(listed.remove(&record.number), "I-S29: vSSD \"{name}\" lives somewhere");
             assert_eq!(
                 self.homes.get(&record.tenant),
@@ -139,7 +161,7 @@ impl Ledger {
     /// Writes down a vSSD and its channels.
     pub fn add(&mut self, id: VssdId, held: Held, geometry: &Geometry) {
         assert!(held.shard < self.shards, "I-S20: {id:?} lives on a shard that there is");
-        let channels = if self.is_single() { BTreeSet::new() } else { held.places.channels(geometry) };
+        let channels = if self.is_single() { BTreeSet::new() } else { held.channels(geometry) };
         for channel in channels {
             let owner = &mut self.owners[usize::from(channel)];
             assert!(*owner == 0 || *owner == held.shard, "I-S20: channel {channel} has one owner");
@@ -152,10 +174,12 @@ impl Ledger {
     /// All that was found lives on the only shard.
     pub fn give_all(&mut self, found: Vec<Found>) {
         assert!(self.is_single(), "I-S20: one shard has all that there is");
-        for Found { id, tenant, device, places, blocks } in found {
+        for Found { id, tenant, part } in found {
             self.homes.extend(tenant.map(|tenant| (tenant, 0)));
-            let before = self.vssds.insert(id.0, Held { shard: 0, device, places, blocks });
-            assert!(before.is_none(), "I-S20: {id:?} lies in one place");
+            let held = self.vssds.entry(id.0).or_insert(Held { shard: 0, parts: Vec::new() });
+            let is_new = held.parts.iter().all(|other| other.device != part.device);
+            assert!(is_new, "I-S20: {id:?} lies in one place of a device");
+            held.parts.push(part);
         }
     }
 
@@ -164,7 +188,7 @@ impl Ledger {
     pub fn give_out(&mut self, found: Vec<Found>, geometry: &Geometry) {
         // Group of each vSSD: the lowest index among those it is tied to.
         let mut group: Vec<usize> = (0..found.len()).collect();
-        let channels: Vec<_> = found.iter().map(|one| one.places.channels(geometry)).collect();
+        let channels: Vec<_> = found.iter().map(|one| one.part.places.channels(geometry)).collect();
         for at in 0..found.len() {
             for other in 0..at {
                 let tied = found[at].tenant.is_some() && found[at].tenant == found[other].tenant
@@ -177,7 +201,7 @@ impl Ledger {
         }
         let mut groups: BTreeMap<usize, u64> = BTreeMap::new();
         for (one, group) in found.iter().zip(&group) {
-            *groups.entry(*group).or_default() += one.blocks;
+            *groups.entry(*group).or_default() += one.part.blocks;
         }
         let mut order: Vec<usize> = groups.keys().copied().collect();
         order.sort_by_key(|group| (std::cmp::Reverse(groups[group]), *group));
@@ -197,11 +221,7 @@ impl Ledger {
             if let Some(tenant) = one.tenant {
                 self.homes.insert(tenant, shard);
             }
-            self.add(
-                one.id,
-                Held { shard, device: one.device, places: one.places, blocks: one.blocks },
-                geometry,
-            );
+            self.add(one.id, Held { shard, parts: vec![one.part] }, geometry);
         }
     }
 
@@ -212,7 +232,7 @@ impl Ledger {
         loop {
             let before = tied.vssds.len();
             for (number, held) in &self.vssds {
-                let (owner, channels) = (tenants.get(number), held.places.channels(geometry));
+                let (owner, channels) = (tenants.get(number), held.channels(geometry));
                 let is_tied = owner.is_some_and(|owner| tied.tenants.contains(owner))
                     || !tied.channels.is_disjoint(&channels);
                 if is_tied {

@@ -185,7 +185,7 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
     let isolations: BTreeMap<u32, _> =
         here.registry.state.vssds.values().map(|vssd| (vssd.number, vssd.isolation)).collect();
     let held = here.placement.ledger.vssds.iter().filter_map(|(number, held)| {
-        let dies = held.places.dies().collect();
+        let dies = held.dies().collect();
         Some(Holding { dies, isolation: *isolations.get(number)? })
     });
     let holdings: Vec<Holding> = held.collect();
@@ -214,11 +214,10 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
 /// Whether what lies on a die is tied to nothing elsewhere: its content can change channels, and shards, by itself.
 fn is_alone_on<M: Divide>(here: &Owners<M>, die: u32) -> bool {
     let tenants = here.registry.tenants_of_vssds();
-    let on_die =
-        here.placement.ledger.vssds.iter().filter(|(_, held)| held.places.dies().any(|on| on == die));
+    let on_die = here.placement.ledger.vssds.iter().filter(|(_, held)| held.dies().any(|on| on == die));
     on_die.into_iter().all(|(number, held)| {
         let tenant = tenants.get(number);
-        held.places.dies().all(|on| on == die)
+        held.dies().all(|on| on == die)
             && tenants.iter().all(|(other, owner)| other == number || Some(owner) != tenant)
     })
 }

@@ -62,7 +62,7 @@ fn percent(part: u64, all: u64) -> u8 {
 fn figures<M: Media>(plane: &DataPlane<M>, registry: &Registry, parts: &Parts) -> MediaFigures {
     let mut media = MediaUse::default();
     for vssd in parts.vssds.iter().filter(|vssd| plane.flash.devices.find(**vssd).is_some()) {
-        media.add(MediaUse::of(&plane.flash.devices.of(*vssd).pool, *vssd));
+        media.add(plane.flash.devices.media_use_of(*vssd));
     }
     let statistics = parts.namespaces.iter().filter_map(|id| plane.namespaces.statistics(*id));
     let (retired, reserve) = media.retired;

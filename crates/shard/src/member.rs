@@ -6,6 +6,7 @@ use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
 use crate::lead;
+use crate::ledger::HeldPart;
 use crate::leveling;
 use crate::opening::{Opening, open_own_stores, serve};
 use crate::owners::Owners;
@@ -152,11 +153,15 @@ fn learn<M: Divide>(here: &mut Owners<M>, world: &World) {
 
 /// Makes a vSSD where the first shard chose.
 fn make_vssd<M: Divide>(here: &mut Owners<M>, number: u64, alloc: Alloc, now: Time) {
-    let Alloc { name, id, isolation, places, record, moved } = alloc;
+    let Alloc { name, id, places, record, moved } = alloc;
     let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
     here.plane.flash.devices.divided_mut().pool.attach(part);
     let made = if here.plane.flash.devices.divided().pool.are_free(&places) {
-        vssds::make_vssd(here, &name, (DeviceIndex::default(), id), isolation, &places, record, now)
+        {
+            let blocks = here.plane.flash.devices.divided().pool.blocks_of(&places);
+            let part = HeldPart { device: DeviceIndex::default(), places, blocks };
+            vssds::make_vssd(here, &name, id, &[part], record, now)
+        }
     } else {
         mark!("shard: vSSD chosen where something moved meanwhile");
         let message = format!(

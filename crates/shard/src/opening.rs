@@ -1,6 +1,7 @@
 //! How a shard opens: the first one reads what there is and has the others open their part; they wait for its orders.
 
-use crate::devices::OwnDevice;
+use crate::away;
+use crate::devices::{DeviceIndex, LiesOn, OwnDevice};
 use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
@@ -232,19 +233,44 @@ fn open_stores_everywhere<M: Divide>(
     opening: &mut Opening,
     now: Time,
 ) -> Result<(), String> {
-    let held: Vec<u32> = here.plane.flash.devices.vssd_ids().map(|id| id.0).collect();
-    let mut missing = here.registry.state.vssds.iter().filter(|(_, vssd)| !held.contains(&vssd.number));
-    if here.config.missing_devices > 0 {
-        let away = missing.map(|(_, vssd)| vssd.number).collect();
-        here.registry.away = away;
-    } else if let Some((name, _)) = missing.next() {
-        return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
-    }
+    find_parts(here)?;
     lead::give_out_channels(here);
     wear::apply_wear(here);
     open_own_stores(here, now);
     let world = here.world();
     opening.awaited = here.placement.order_all(|| Order::Open(Arc::clone(&world)));
+    Ok(())
+}
+
+/// Finds what each vSSD lies on, and which are away.
+fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
+    let devices = &mut here.plane.flash.devices;
+    let has_missing = here.config.missing_devices > 0;
+    for (name, record) in &here.registry.state.vssds {
+        let id = VssdId(record.number);
+        let places: Vec<_> = record.parts.iter().map(|part| devices.find_uuid(part.device)).collect();
+        let (is_whole, is_held) = match &*places {
+            [] => (devices.find(id).is_some(), true),
+            places => {
+                let there = |device: &DeviceIndex| devices.get(*device).pool.holds(id);
+                (places.iter().all(Option::is_some), places.iter().flatten().all(there))
+            }
+        };
+        if !is_held || !is_whole && !has_missing {
+            return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
+        }
+        if is_whole {
+            let on: Vec<DeviceIndex> = places.into_iter().flatten().collect();
+            if !on.is_empty() {
+                devices.join(id, &on);
+            }
+            continue;
+        }
+        let is_missing = |at: usize| places.get(at).is_none_or(Option::is_none);
+        let names = record.device.iter().enumerate().filter(|(at, _)| is_missing(*at));
+        let names: Vec<&str> = names.map(|(_, name)| name.as_str()).collect();
+        here.registry.away.insert(record.number, away::reason(&names));
+    }
     Ok(())
 }
 
@@ -254,7 +280,7 @@ pub(crate) fn open_own_stores<M: Divide>(here: &mut Owners<M>, now: Time) {
         // No limit yet: recovery does not wait for tokens.
         let share = Share { weight: record.weight, ..Share::default() };
         let id = VssdId(record.number);
-        here.plane.flash.devices.of_mut(id).pool.set_share(id, share, now);
+        here.plane.flash.devices.set_share(id, share, now);
         stores::open_store(here, &record, now);
     }
 }
@@ -279,10 +305,21 @@ fn name_devices<M: Divide>(here: &Owners<M>, state: &mut State) {
         return;
     }
     for record in state.vssds.values_mut() {
-        let name = devices.find(VssdId(record.number)).map(|device| &devices.get(device).config.name);
+        let named = |device: DeviceIndex| Some(&devices.get(device).config.name);
         // Who only adds a drive calls none by a name.
-        if let Some(name) = name.filter(|name| !name.is_empty()) {
-            record.spec.device = Some(name.clone());
+        let named = |device| named(device).filter(|name| !name.is_empty());
+        if record.parts.is_empty() {
+            if let Some(LiesOn::Device(device)) = devices.find(VssdId(record.number))
+                && let Some(name) = named(device)
+            {
+                record.spec.device = vec![name.clone()];
+            }
+            continue;
+        }
+        for (part, name) in record.parts.iter().zip(&mut record.spec.device) {
+            if let Some(now) = devices.find_uuid(part.device).and_then(named) {
+                name.clone_from(now);
+            }
         }
     }
 }
@@ -304,7 +341,7 @@ pub(crate) fn serve<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
     for record in &own {
         here.seat_blocks(record);
         let id = VssdId(record.number);
-        here.plane.flash.devices.of_mut(id).pool.set_share(id, share_of(record), now);
+        here.plane.flash.devices.set_share(id, share_of(record), now);
     }
     fences::tell(here);
     wear::apply_wear(here);

@@ -62,7 +62,9 @@ impl<M: Divide> Owners<M> {
 
     /// vSSDs that live here, of those that exist.
     pub fn own_vssds(&self) -> Vec<VssdRecord> {
-        let held: Vec<u32> = self.plane.flash.devices.vssd_ids().map(|id| id.0).collect();
+        let ids = self.plane.flash.devices.vssd_ids().map(|id| id.0);
+        // A part of one whose others are missing is not the vSSD.
+        let held: Vec<u32> = ids.filter(|number| !self.registry.away.contains_key(number)).collect();
         let records = self.registry.state.vssds.values();
         records.filter(|record| held.contains(&record.number)).cloned().collect()
     }
@@ -87,7 +89,7 @@ impl<M: Divide> Owners<M> {
     /// Has the commands of a namespace on a vSSD take turns of its tenant.
     pub fn seat_namespace(&mut self, id: NamespaceId, vssd: VssdId) {
         let tenant = self.registry.tenant_of_vssd(vssd);
-        let is_held = !self.plane.flash.devices.of(vssd).pool.has_room(vssd);
+        let is_held = !self.plane.flash.devices.has_room(vssd);
         self.plane.admission.open(id, tenant, vssd, is_held);
         qos::seat_namespace(&mut self.plane, &self.registry, id);
     }
@@ -96,7 +98,7 @@ impl<M: Divide> Owners<M> {
     pub fn seat_blocks(&mut self, vssd: &VssdRecord) {
         if vssd.serves == Serves::Blocks {
             let id = VssdId(vssd.number);
-            let is_held = !self.plane.flash.devices.of(id).pool.has_room(id);
+            let is_held = !self.plane.flash.devices.has_room(id);
             self.plane.admission.open_blocks(&self.registry.state.tenants[&vssd.tenant], id, is_held);
             qos::seat_blocks(&mut self.plane, &self.registry, vssd);
         }

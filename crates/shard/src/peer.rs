@@ -14,7 +14,6 @@ use diecut_media::{Command, Completion, Divide};
 use diecut_namespace::MovedNamespace;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf::{Keep, Kept};
-use diecut_spec::Isolation;
 use diecut_vssd::{PlaceView, Places, PoolPart, VssdId, WearNews};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -116,7 +115,6 @@ impl Order {
 pub(crate) struct Alloc {
     pub name: String,
     pub id: VssdId,
-    pub isolation: Isolation,
     pub places: Places,
     pub record: VssdRecord,
     pub moved: Moved,

@@ -8,7 +8,7 @@ use diecut_nvme::QualifiedName;
 use diecut_spec::TenantSpec;
 use diecut_units::BlockIndex;
 use diecut_vssd::{Share, VssdId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The share of dies that a vSSD's definition says.
 pub(crate) fn share_of(record: &VssdRecord) -> Share {
@@ -24,8 +24,8 @@ pub(crate) fn qualified(nqn: &str) -> QualifiedName {
 pub(crate) struct Registry {
     pub catalog: Catalogs,
     pub state: State,
-    /// vSSDs on devices that are not there, by number.
-    pub away: BTreeSet<u32>,
+    /// vSSDs on devices that are not there, all of them or one: why, by number.
+    pub away: BTreeMap<u32, String>,
     /// The catalog is being written for another job, or channels of it may be on their way: no writing begins.
     pub is_taken: bool,
     pub lost_catalog_copies: usize,

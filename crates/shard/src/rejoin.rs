@@ -12,7 +12,7 @@
 use crate::attendance::{Absence, Sent, answer_for, is_lost};
 use crate::devices::DeviceIndex;
 use crate::job::{Job, Progress};
-use crate::ledger::Held;
+use crate::ledger::{Held, HeldPart};
 use crate::owners::Owners;
 use crate::panics::PanicRecord;
 use crate::panics_told;
@@ -119,13 +119,12 @@ fn account_for<M: Divide>(here: &mut Owners<M>, shard: u16, back: Back) -> Vec<u
         ledger.vssds.iter().filter(|(_, held)| held.shard == shard).map(|(number, _)| *number).collect();
     for number in before {
         let held = ledger.vssds.remove(&number).expect("just listed");
-        pool.release(&held.places);
+        held.parts.iter().for_each(|part| pool.release(&part.places));
     }
     for (id, places, blocks) in &back.vssds {
         pool.reserve(*id, places);
-        let device = DeviceIndex::default();
-        let held = Held { shard, device, places: places.clone(), blocks: *blocks };
-        ledger.add(*id, held, &geometry);
+        let part = HeldPart { device: DeviceIndex::default(), places: places.clone(), blocks: *blocks };
+        ledger.add(*id, Held { shard, parts: vec![part] }, &geometry);
     }
     account_for_exchanges(pool, &back.channels, &back.exchanges);
     let lies = |die: u32| back.channels.contains(&geometry.die_at(die).channel.0);

@@ -33,7 +33,7 @@ use diecut_spec::TenantSpec;
 use diecut_units::{ProtectedMemory, Time, mutant};
 use diecut_volume::ReclaimUnit;
 use diecut_vssd::{Places, Pool, VssdId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
 /// driver, which then looks at what other hosts sent.
@@ -166,7 +166,7 @@ impl<M: Divide> Shard<M> {
         let registry = Registry {
             catalog: Catalogs::new(catalogs, members),
             state: State::default(),
-            away: BTreeSet::new(),
+            away: BTreeMap::new(),
             is_taken: false,
             lost_catalog_copies: 0,
         };
@@ -265,7 +265,8 @@ impl<M: Divide> Shard<M> {
     /// Where each vSSD lies, and on which shard, by number: what the first shard of a server knows. For checkers.
     pub fn account(&self) -> BTreeMap<u32, (u16, Places)> {
         let held = self.here.placement.ledger.vssds.iter();
-        held.map(|(number, held)| (*number, (held.shard, held.places.clone()))).collect()
+        // Of a vSSD with parts on several devices, the first one.
+        held.map(|(number, held)| (*number, (held.shard, held.parts[0].places.clone()))).collect()
     }
 
     /// Whether something is being carried out for administrators, or for even wear over several shards.

@@ -1,6 +1,5 @@
 //! Everything that exists on a shard, with figures.
 
-use crate::away;
 use crate::control::*;
 use crate::devices::OwnDevice;
 use crate::inquiry::{Findings, Inquiry};
@@ -46,7 +45,7 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
     };
     // What is away is told of by the first shard.
     let is_told = |vssd: &String| {
-        here.registry.away.contains(&here.registry.state.vssds[vssd].number) || lives_here(vssd)
+        here.registry.away.contains_key(&here.registry.state.vssds[vssd].number) || lives_here(vssd)
     };
     let vssds = here.registry.state.vssds.keys().filter(|name| is_told(name));
     let volumes = here.registry.state.volumes.iter().filter(|(_, volume)| is_told(&volume.vssd));
@@ -149,8 +148,8 @@ fn wear_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> WearStatus {
 fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     let record = &here.registry.state.vssds[name];
     let id = VssdId(record.number);
-    if here.registry.away.contains(&record.number) {
-        return away_status(record);
+    if let Some(reason) = here.registry.away.get(&record.number) {
+        return away_status(record, reason);
     }
     let kept = here.plane.store_of(record.number).map(|index| here.plane.flash.kept(index));
     assert!(kept.is_some() || record.serves == Serves::Blocks, "the store of an existing vSSD is open");
@@ -159,15 +158,20 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     let chunks = kept.and_then(|kept| kept.chunks());
     let statistics = store.map(|store| store.statistics()).unwrap_or_default();
     let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
-    let pool = &here.plane.flash.devices.of(id).pool;
-    let (units, physical_bytes) = pool.size_of(id);
-    let (erase_blocks, free_erase_blocks) = pool.erase_blocks_of(id);
+    let devices = &here.plane.flash.devices;
+    let (units, physical_bytes) = devices.size_of(id);
+    let sum = |of: &dyn Fn(&diecut_vssd::Pool) -> u64| devices.of(id).map(|own| of(&own.pool)).sum::<u64>();
+    let erase_blocks = sum(&|pool| pool.erase_blocks_of(id).0);
+    let free_erase_blocks = sum(&|pool| pool.erase_blocks_of(id).1);
+    let places = devices.placement_of(id);
+    let unit_devices = places.iter().map(|(device, _)| devices.get(*device).config.name.clone());
     let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
     // What applications and zones append is programmed as it is.
-    let appended_ius = if store.is_some() { 0 } else { pool.appended_ius(id) };
+    let appended_ius = if store.is_some() { 0 } else { sum(&|pool| pool.appended_ius(id)) };
     VssdStatus {
         spec: record.spec.clone(),
-        placement: pool.placement(id),
+        placement: places.iter().map(|(_, location)| *location).collect(),
+        unit_devices: if record.parts.is_empty() { Vec::new() } else { unit_devices.collect() },
         shard: (here.placement.shards > 1).then_some(here.placement.index.0),
         space: VssdSpace {
             units,
@@ -198,9 +202,9 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
                     + statistics.log.anchor_ius
                     + statistics.log.summary_ius
                     + statistics.log.padding_ius
-                    + pool.header_ius(id),
+                    + sum(&|pool| pool.header_ius(id)),
             ),
-            erases: pool.vssd_erases(id),
+            erases: sum(&|pool| pool.vssd_erases(id)),
         },
         health: VssdHealth {
             read_only_reason: store
@@ -213,18 +217,19 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     }
 }
 
-/// Of a vSSD whose device is not there.
-fn away_status(record: &VssdRecord) -> VssdStatus {
+/// Of a vSSD of which a device is not there.
+fn away_status(record: &VssdRecord, reason: &str) -> VssdStatus {
     VssdStatus {
         spec: record.spec.clone(),
         placement: Vec::new(),
+        unit_devices: Vec::new(),
         shard: None,
         space: VssdSpace {
             exported_bytes: record.exported_ius * IU_SIZE_BYTES as u64,
             ..VssdSpace::default()
         },
         traffic: VssdTraffic::default(),
-        health: VssdHealth { read_only_reason: Some(away::reason(record)), ..VssdHealth::default() },
+        health: VssdHealth { read_only_reason: Some(reason.to_owned()), ..VssdHealth::default() },
     }
 }
 

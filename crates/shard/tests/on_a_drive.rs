@@ -145,7 +145,7 @@ fn volumes(seed: u64) {
     let mut random = Random::of(seed);
     let mut first = world(Labelled::new(DEVICE, 2 * SIZE_BYTES, seed), true);
     assert!(first.open(events), "{:?}", first.shard.failure());
-    for request in requests("acme", None) {
+    for request in requests("acme", Vec::new()) {
         let answer = first.ask(request, events);
         assert!(matches!(answer, Some(ControlResponse::Done)), "{answer:?}");
     }

@@ -38,26 +38,42 @@ fn made(seed: u64) -> Vec<Labelled> {
 
 /// What hosts and administrators know.
 struct All {
-    /// By drive.
+    /// By drive, and one with parts on all of them.
     volumes: Vec<Known>,
     tenants: BTreeSet<String>,
 }
 
-/// A tenant with a volume on each drive, by name.
+impl All {
+    /// Whether all that a volume lies on is there, if `away` is not.
+    fn is_whole(volume: &Known, away: Option<&Labelled>) -> bool {
+        away.is_none_or(|away| {
+            volume.namespace <= DRIVES.into() && u32::from(away.device) != volume.namespace
+        })
+    }
+}
+
+/// A tenant with a volume on each drive, by name, and one with a volume on all of them.
 fn settled(seed: u64) -> (Vec<Labelled>, All) {
     let mut world = World::new(made(seed), 0, false);
     assert!(world.open(&mut forever()), "{:?}", world.shard.failure());
     let mut all = All { volumes: Vec::new(), tenants: BTreeSet::new() };
     for device in 1..=DRIVES {
         let name = format!("tenant{device}");
-        for request in requests(&name, Some(format!("drive-{device:x}"))) {
+        for request in requests(&name, vec![format!("drive-{device:x}")]) {
             done(world.ask(request, &mut forever()));
         }
         all.volumes.push(Known::new(device.into()));
         all.tenants.insert(name);
     }
+    // Units take turns in this order, whatever the order of the drives is later.
+    let wide = ["drive-3", "drive-1", "drive-2"].map(str::to_owned);
+    for request in requests("wide", wide.to_vec()) {
+        done(world.ask(request, &mut forever()));
+    }
+    all.volumes.push(Known::new(u32::from(DRIVES) + 1));
+    all.tenants.insert("wide".to_owned());
     for (at, drive) in world.drives.iter().enumerate() {
-        assert_eq!(world.shard.pool_of(DeviceIndex(at as u16)).vssd_ids().count(), 1, "{}", drive.name());
+        assert_eq!(world.shard.pool_of(DeviceIndex(at as u16)).vssd_ids().count(), 2, "{}", drive.name());
     }
     (world.end(true), all)
 }
@@ -88,7 +104,7 @@ fn lives(seed: u64) {
         assert!(found == all.tenants || found == with, "{place}: {found:?}, {:?} or {with:?}", all.tenants);
         all.tenants = found;
         for known in &mut all.volumes {
-            if away.as_ref().is_none_or(|away| u32::from(away.device) != known.namespace) {
+            if All::is_whole(known, away.as_ref()) {
                 find(&mut world, known, &place);
             }
         }
@@ -102,8 +118,8 @@ fn lives(seed: u64) {
                 }
                 None => asked = Some(name),
             }
-            let known = &mut all.volumes[random.below(DRIVES.into()) as usize];
-            if away.as_ref().is_none_or(|away| u32::from(away.device) != known.namespace) {
+            let known = &mut all.volumes[random.below(u64::from(DRIVES) + 1) as usize];
+            if All::is_whole(known, away.as_ref()) {
                 let mut part = events.min(random.below(300));
                 events -= part;
                 work(&mut world, known, &mut random, &mut part);
@@ -127,6 +143,7 @@ fn planted_bugs_of_several_drives_are_noticed() {
     is_noticed("shard: catalogs of several devices go on each from its own state", all_lives);
     is_noticed("shard: the oldest catalog counts", all_lives);
     is_noticed("vssd: a flush is answered at once", all_lives);
+    is_noticed("vssd: one part answers for all", all_lives);
 }
 
 /// Goal: a vSSD lies on the drive that an administrator names, or on the one of which least was given away; its record says which, and numbers are
@@ -138,7 +155,10 @@ fn a_vssd_lies_where_it_is_wanted_or_where_there_is_room() {
     done(world.ask(ControlRequest::CreateTenant(TenantSpec::new("acme")), &mut forever()));
     let spec = |name: &str, device: Option<&str>| {
         let usual = VssdSpec::new(name, "acme", Isolation::Channel, 280);
-        ControlRequest::CreateVssd(VssdSpec { device: device.map(str::to_owned), ..usual })
+        ControlRequest::CreateVssd(VssdSpec {
+            device: device.map(str::to_owned).into_iter().collect(),
+            ..usual
+        })
     };
     let error = refusal(world.ask(spec("x", Some("drive-9")), &mut forever()));
     assert!(
@@ -150,13 +170,13 @@ fn a_vssd_lies_where_it_is_wanted_or_where_there_is_room() {
         done(world.ask(spec(name, None), &mut forever()));
     }
     let vssds = &world.shard.state().vssds;
-    assert_eq!(vssds["wanted"].device.as_deref(), Some("drive-2"));
+    assert_eq!(vssds["wanted"].device, ["drive-2"]);
     for device in 0..DRIVES {
         let ids: Vec<u32> =
             world.shard.pool_of(DeviceIndex(device.into())).vssd_ids().map(|id| id.0).collect();
         assert_eq!(ids.len(), 2, "they are spread");
         let name = format!("drive-{:x}", device + 1);
-        let said = vssds.values().filter(|vssd| vssd.device.as_deref() == Some(&name));
+        let said = vssds.values().filter(|vssd| vssd.device == [name.as_str()]);
         assert_eq!(said.map(|vssd| vssd.number).collect::<BTreeSet<_>>(), ids.into_iter().collect());
     }
     // A drive that is full is full, whatever the others have.
@@ -188,17 +208,18 @@ fn what_is_away_is_named_and_stays_as_it_is() {
     let status = world.shard.status();
     let vssd = status.vssds.iter().find(|vssd| vssd.spec.name == "tenant2-vssd").unwrap();
     assert_eq!(vssd.health.read_only_reason.as_deref(), Some("its device \"drive-2\" is not there"));
-    assert_eq!((status.vssds.len(), status.volumes.len(), status.devices.len()), (3, 3, 2));
+    assert_eq!((status.vssds.len(), status.volumes.len(), status.devices.len()), (4, 4, 2));
     for request in [
         ControlRequest::DeleteVssd("tenant2-vssd".to_owned()),
         ControlRequest::RepairVssd { vssd: "tenant2-vssd".to_owned(), accepts_loss: true },
         ControlRequest::DeleteVolume("tenant2-data".to_owned()),
+        ControlRequest::DeleteVssd("wide-vssd".to_owned()),
     ] {
         let error = refusal(world.ask(request, &mut forever()));
         assert!(error.contains("\"drive-2\" is not there"), "{error}");
     }
     // It is neither made again elsewhere, nor is its number given.
-    let again = requests("tenant2", Some("drive-2".to_owned()));
+    let again = requests("tenant2", vec!["drive-2".to_owned()]);
     for request in again {
         let is_subsystem = matches!(request, ControlRequest::CreateSubsystem(_));
         let is_volume = matches!(request, ControlRequest::CreateVolume(_));
@@ -212,7 +233,7 @@ fn what_is_away_is_named_and_stays_as_it_is() {
     let other = VssdSpec::new("other", "tenant1", Isolation::Channel, 280);
     done(world.ask(ControlRequest::CreateVssd(other), &mut forever()));
     let numbers: BTreeSet<u32> = world.shard.state().vssds.values().map(|vssd| vssd.number).collect();
-    assert_eq!(numbers.len(), 4);
+    assert_eq!(numbers.len(), 5);
     work(&mut world, &mut all.volumes[0], &mut random, &mut 500);
     drives = world.end(true);
     drives.insert(0, away);
@@ -221,7 +242,7 @@ fn what_is_away_is_named_and_stays_as_it_is() {
     for known in &mut all.volumes {
         find(&mut world, known, "all are there again");
     }
-    assert_eq!(world.shard.state().vssds.len(), 4);
+    assert_eq!(world.shard.state().vssds.len(), 5);
     done(
         world.ask(
             ControlRequest::DeleteSubsystem("nqn.2026-11.org.diecut:tenant2".to_owned()),

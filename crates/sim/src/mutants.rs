@@ -498,6 +498,8 @@ pub type Elsewhere = (&'static str, &'static str, &'static str);
 pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("shard: catalogs of several devices go on each from its own state", "crates/shard/tests/several.rs", "a stack of seeds has one device"),
     ("shard: the oldest catalog counts", "crates/shard/tests/several.rs", "as the one before"),
+    ("vssd: one part answers for all", "crates/vssd/tests/joined.rs", "as the one before"),
+    ("vssd: each part counts its allocations by itself", "crates/vssd/tests/joined.rs", "as the one before"),
     ("devices: both copies of a label are written before a flush", "crates/devices/tests/labels.rs", "nothing labels a drive in a seed"),
     ("drives: a flush that failed is asked again", "crates/drives/tests/on_a_model.rs", "few seeds have a flush that fails"),
     ("drives: a read overtakes a program", "crates/drives/tests/on_a_model.rs", "logs read what was programmed before"),

@@ -21,6 +21,7 @@ mod identity;
 pub mod latency;
 mod name;
 pub mod older;
+mod one_or_more;
 mod path;
 mod qos;
 mod qos_status;

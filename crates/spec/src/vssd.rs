@@ -64,10 +64,16 @@ pub struct VssdSpec {
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = ReclaimGroups::One))]
     #[serde(default, skip_serializing_if = "is_one")]
     pub reclaim_groups: ReclaimGroups,
-    /// The device that it lies on, by name. Where there are several and nothing is said, the one of which least was given away.
+    /// The device that it lies on, by name, or several, which have a part of it each. Where nothing is said, those of which least was given
+    /// away.
+    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', value_name = "NAME"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::one_or_more")]
+    pub device: Vec<String>,
+    /// On how many devices it lies: its data go round them, it has its throughput level on each, and without one of them it is away as a whole.
+    /// Where nothing is said, as many as `device` names, or one.
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
+    pub parts: Option<u16>,
 }
 
 /// What was there before there were groups is written as it was.
@@ -92,6 +98,8 @@ fn default_weight() -> u32 {
 
 /// No vSSD can be smaller, in bytes: less than a few erase blocks.
 const CAPACITY_MIN: Size = Size(1 << 20);
+/// A pool has no more devices.
+const PARTS_MAX: u16 = 64;
 /// More than ten times what volumes can store, in thousandths, is a slip.
 const OVER_PROVISIONING_PERMILLE_MAX: u32 = 10_000;
 
@@ -114,7 +122,8 @@ impl VssdSpec {
             placement_handles: 0,
             placement_isolation: PlacementIsolation::Initial,
             reclaim_groups: ReclaimGroups::One,
-            device: None,
+            device: Vec::new(),
+            parts: None,
         }
     }
 
@@ -137,6 +146,7 @@ impl VssdSpec {
             placement_isolation,
             reclaim_groups,
             device,
+            parts: _,
         } = self;
         vec![
             ("tenant", tenant.clone()),
@@ -152,8 +162,26 @@ impl VssdSpec {
             ("placement_handles", placement_handles.to_string()),
             ("placement_isolation", placement_isolation.name().to_owned()),
             ("reclaim_groups", reclaim_groups.name().to_owned()),
-            ("device", device.clone().unwrap_or_else(|| "any".to_owned())),
+            ("device", if device.is_empty() { "any".to_owned() } else { device.join(",") }),
+            ("parts", self.part_count().to_string()),
         ]
+    }
+
+    /// On how many devices it lies.
+    pub fn part_count(&self) -> usize {
+        self.parts.map_or(self.device.len().max(1), usize::from)
+    }
+
+    /// The same with what the server chose of another one where this says nothing.
+    pub fn or(&self, other: &VssdSpec) -> VssdSpec {
+        let (mut device, mut parts) = (self.device.clone(), self.parts);
+        if device.is_empty() && self.part_count() == other.part_count() {
+            device.clone_from(&other.device);
+        }
+        if self.part_count() == other.part_count() {
+            parts = other.parts;
+        }
+        VssdSpec { device, parts, ..self.clone() }
     }
 
     /// Whether it can be; what the device can give is the server's to say.
@@ -162,6 +190,7 @@ impl VssdSpec {
     /// Names the vSSD, what is wrong, and what to do.
     pub fn check(&self) -> Result<(), String> {
         check_name("vSSD", &self.name)?;
+        self.check_parts().map_err(|what| format!("vSSD \"{}\": {what}", self.name))?;
         let what = match self {
             VssdSpec { weight: 0, .. } => "weight 0 would starve it; use 1 or more (100 is usual)",
             VssdSpec { sharing: Sharing::Strict, rate_limit: Size(0), .. } => {
@@ -181,6 +210,9 @@ impl VssdSpec {
             } => {
                 "placement_isolation is about data of placement handles, and it has none; set placement_handles, too"
             }
+            _ if self.part_count() > 1 && self.serves != Serves::Volumes => {
+                "with parts on several devices it can serve volumes; name one device for another use"
+            }
             _ => {
                 let of_use = self.serves.refuses(self.isolation, self.placement_handles);
                 match of_use.or_else(|| self.reclaim_groups.refuses(self.isolation, self.placement_handles)) {
@@ -190,6 +222,26 @@ impl VssdSpec {
             }
         };
         Err(format!("vSSD \"{}\": {what}", self.name))
+    }
+
+    fn check_parts(&self) -> Result<(), String> {
+        let named = self.device.len();
+        if let Some(parts) = self.parts
+            && (!(1..=PARTS_MAX).contains(&parts) || named > 0 && usize::from(parts) != named)
+        {
+            return Err(match named {
+                0 => format!("parts is {parts}; use 1 to {PARTS_MAX}, one on each device that it lies on"),
+                _ => format!(
+                    "parts is {parts}, and device names {named}: leave parts out, or name as many devices"
+                ),
+            });
+        }
+        let mut names: Vec<&String> = self.device.iter().collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("device names \"{}\" twice; it has one part on a device", pair[0])),
+            None => Ok(()),
+        }
     }
 
     /// Whether its numbers can be meant.

@@ -17,6 +17,15 @@ impl Condition {
     /// That of flash which nobody used.
     pub const NEW: Condition = Condition { spare_permille: 1000, used_permille: 0 };
 
+    /// The worse one of two, in each figure.
+    #[must_use]
+    pub fn worst(self, other: Condition) -> Condition {
+        Condition {
+            spare_permille: self.spare_permille.min(other.spare_permille),
+            used_permille: self.used_permille.max(other.used_permille),
+        }
+    }
+
     /// That of a vSSD; as new if there is none.
     pub fn of(pool: &Pool, id: VssdId) -> Condition {
         let core = &pool.core;
@@ -29,12 +38,10 @@ impl Condition {
         dies.fold(Condition::NEW, |worst, die| {
             let spare = reserve - die.retired.min(reserve);
             let used = u128::from(die.erases) * 1000 / u128::from(life);
-            Condition {
-                spare_permille: worst
-                    .spare_permille
-                    .min((u64::from(spare) * 1000 / u64::from(reserve)) as u32),
-                used_permille: worst.used_permille.max(u32::try_from(used).unwrap_or(u32::MAX)),
-            }
+            worst.worst(Condition {
+                spare_permille: (u64::from(spare) * 1000 / u64::from(reserve)) as u32,
+                used_permille: u32::try_from(used).unwrap_or(u32::MAX),
+            })
         })
     }
 }

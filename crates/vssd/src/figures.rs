@@ -19,8 +19,8 @@ pub struct MediaUse {
     pub erases: (u32, u32, u64),
     /// Blocks that it holds.
     pub held_blocks: u64,
-    /// Dies that it lies on.
-    pub dies: BTreeSet<u32>,
+    /// Dies that it lies on, each behind the number of its device.
+    pub dies: BTreeSet<(u16, u32)>,
     /// Blocks that were retired on these, and that may be.
     pub retired: (u64, u64),
 }
@@ -31,8 +31,8 @@ pub fn held_blocks(pool: &Pool, id: VssdId) -> Vec<(HeldBlock, EraseBlockAddress
 }
 
 impl MediaUse {
-    /// That of a vSSD; nothing if there is none of that number.
-    pub fn of(pool: &Pool, id: VssdId) -> MediaUse {
+    /// That of a vSSD on a device, as the caller numbers devices; nothing if there is none of that number.
+    pub fn of(pool: &Pool, id: VssdId, device: u16) -> MediaUse {
         let core = &pool.core;
         let Some(vssd) = core.at_of(id).map(|at| &core.vssds[at]) else { return MediaUse::default() };
         let dies: BTreeSet<u32> = vssd.units.iter().map(|unit| unit.place.die).collect();
@@ -50,11 +50,11 @@ impl MediaUse {
             ),
             held_blocks: counts.len() as u64,
             retired: (retired, u64::from(core.blocks.reserve()) * dies.len() as u64),
-            dies,
+            dies: dies.into_iter().map(|die| (device, die)).collect(),
         }
     }
 
-    /// Adds that of another vSSD.
+    /// Adds that of another vSSD, or of another part of the same.
     pub fn add(&mut self, other: MediaUse) {
         let is_first = self.held_blocks == 0;
         self.programmed_bytes += other.programmed_bytes;

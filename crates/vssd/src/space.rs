@@ -224,6 +224,29 @@ pub enum SpaceError {
     PowerLost,
 }
 
+impl SpaceError {
+    /// The same, of a unit that is called otherwise.
+    #[must_use]
+    pub fn of_unit(self, name: impl FnOnce(u16) -> u16) -> SpaceError {
+        let mut error = self;
+        match &mut error {
+            SpaceError::NoFreeBlock { unit }
+            | SpaceError::NotAllocated { unit, .. }
+            | SpaceError::Uncorrectable { unit, .. }
+            | SpaceError::Erased { unit, .. }
+            | SpaceError::WrongContentMode { unit, .. }
+            | SpaceError::AppendFailed { unit, .. }
+            | SpaceError::UnitOffline { unit } => *unit = name(*unit),
+            SpaceError::ReadOnly
+            | SpaceError::NoRoom
+            | SpaceError::FlushFailed
+            | SpaceError::NotErased { .. }
+            | SpaceError::PowerLost => {}
+        }
+        error
+    }
+}
+
 /// What was done for the holder of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceWork {
@@ -251,8 +274,8 @@ pub struct SpaceCompletion {
 /// Erase blocks of one vSSD, lent to its holder for the length of a call. Completions of the asynchronous
 /// operations reach the holder through whoever drives it.
 ///
-/// Whoever needs more than one vSSD has, on several devices, implements this over several spaces: their units are its units. Holders
-/// never ask which space a unit belongs to.
+/// A vSSD with parts on several devices is one space over several ([`crate::JoinedSpace`]): their units are its units. Holders never ask
+/// which of them a unit belongs to.
 ///
 /// Durability: an append is durable, as far as [`BlockShape::unsafe_units`] allows, when it completes; where
 /// [`BlockShape::volatile_cache`] holds, when a [`EraseBlockSpace::flush`] that was asked for after that completes. An

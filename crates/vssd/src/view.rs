@@ -3,6 +3,7 @@
 use crate::blocks::Fill;
 use crate::core::Core;
 use crate::dies::{Kind, Op};
+use crate::joined::EraseBlockPart;
 use crate::owners::Vssd;
 use crate::pool::Pool;
 use crate::space::*;
@@ -153,6 +154,15 @@ impl<M: Media + ?Sized> Space<'_, M> {
         let id = vssd.id;
         let op = Op { token, first_iu, end_page, own_oob, ..Op::new(Kind::Read, id, class, number) };
         self.pool.core.start(op, operation, self.media, self.now);
+    }
+}
+
+impl<M: Media + ?Sized> EraseBlockPart for Space<'_, M> {
+    fn next_allocation(&self) -> u64 {
+        self.pool.core.blocks.sequence()
+    }
+    fn skip_allocations(&mut self, to: u64) {
+        self.pool.core.blocks.skip_sequences(to);
     }
 }
 

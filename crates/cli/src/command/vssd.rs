@@ -215,9 +215,9 @@ pub(super) fn row(vssd: &VssdStatus) -> Vec<String> {
         vssd.vssd.tenant.clone(),
         vssd.vssd.isolation.name().to_string(),
         serves(&vssd.vssd),
-        match &vssd.vssd.device {
-            Some(device) => format!("{device}: {}", vssd.placement.text()),
-            None => vssd.placement.text(),
+        match &*vssd.vssd.device {
+            [device] => format!("{device}: {}", vssd.placement.text()),
+            _ => vssd.placement.text(),
         },
         vssd.physical.to_string(),
         vssd.exported.to_string(),

@@ -2,13 +2,14 @@
 
 use super::{Flash, slot_of};
 use crate::at_work::For;
+use crate::devices::SlowOn;
 use crate::kept::KeptAnswers;
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
 use diecut_openchannel::contract::ChunkCompletion;
 use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeCompletion;
-use diecut_vssd::{DieTimesView, SlowOperation};
+use diecut_vssd::DieTimesView;
 use diecut_zoned::contract::ZoneCompletion;
 use std::ops::Range;
 
@@ -29,17 +30,17 @@ pub(crate) struct StoreAnswers {
 
 /// The last operation on flash that answers waited for, by their place; few have one.
 #[derive(Default)]
-pub(crate) struct SlowOperations(Vec<(usize, SlowOperation)>);
+pub(crate) struct SlowOperations(Vec<(usize, SlowOn)>);
 
 impl SlowOperations {
-    fn note(&mut self, answers: Range<usize>, slow: SlowOperation) {
+    fn note(&mut self, answers: Range<usize>, slow: SlowOn) {
         let last = self.0.last().map_or(0, |(at, _)| at + 1);
         assert!(last <= answers.start, "I-S30: an answer waited for one operation last");
         self.0.extend(answers.map(|at| (at, slow)));
     }
 
     /// That of an answer.
-    pub fn of(&self, at: usize) -> Option<SlowOperation> {
+    pub fn of(&self, at: usize) -> Option<SlowOn> {
         let at = self.0.binary_search_by_key(&at, |(at, _)| *at).ok()?;
         Some(self.0[at].1)
     }
@@ -82,7 +83,7 @@ impl StoreAnswers {
     }
 
     /// What came after so many waited for an operation that took long.
-    pub(super) fn waited_for(&mut self, before: Counts, slow: SlowOperation) {
+    pub(super) fn waited_for(&mut self, before: Counts, slow: SlowOn) {
         self.slow.note(before.volumes..self.answers.len(), slow);
         self.slow_of_zones.note(before.zones..self.zones.len(), slow);
         self.slow_of_chunks.note(before.chunks..self.chunks.len(), slow);
@@ -114,7 +115,7 @@ impl Whose<'_> {
     }
 
     /// The operation on flash that it waited for last, if that took long.
-    pub fn slow(self) -> Option<SlowOperation> {
+    pub fn slow(self) -> Option<SlowOn> {
         self.slow.of(self.at)
     }
 }
@@ -125,10 +126,7 @@ impl Whose<'_> {
 pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
     let mut batch = std::mem::take(&mut flash.space_completions);
     for (vssd, completion) in batch.drain(..) {
-        let slow = flash.devices.find(vssd).and_then(|device| {
-            let own = flash.devices.get_mut(device);
-            DieTimesView::of(&mut own.pool).take_slow(vssd, completion.token)
-        });
+        let slow = flash.devices.take_slow(vssd, completion.token);
         let Some(index) = flash.store_of(vssd) else {
             flash.block_completions.push((vssd, completion));
             continue;
@@ -139,8 +137,8 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
         match &mut slot.held {
             None => {
                 flash.at_work.now_for = For::Vssd(vssd);
-                let mut space = flash.devices.get_mut(slot.device).space(vssd, now);
-                slot.store.complete(completion, &mut space, &mut flash.answers.of_all());
+                let mut space = flash.devices.space_on(slot.lies_on, vssd, now);
+                slot.store.complete(completion, space.as_mut(), &mut flash.answers.of_all());
             }
             Some(unseen) => unseen.push(completion),
         }

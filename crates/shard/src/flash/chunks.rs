@@ -26,8 +26,7 @@ impl<'a, M: Media> ChunksView<'a, M> {
         let flash = &mut *self.0;
         flash.make_room_for(vssd);
         flash.at_work.now_for = For::Vssd(vssd);
-        let mut space = flash.devices.of_mut(vssd).space(vssd, now);
-        let store = Box::new(ChunkStore::open(definition, &mut space));
+        let store = Box::new(ChunkStore::open(definition, flash.devices.space(vssd, now).as_mut()));
         flash.at_work.now_for = For::All;
         flash.seat(vssd, Kept::Chunks { store, is_quiescing: false })
     }
@@ -35,7 +34,7 @@ impl<'a, M: Media> ChunksView<'a, M> {
     /// What room a vSSD has for chunks.
     pub fn room(&mut self, vssd: VssdId, now: Time) -> ChunkRoom {
         let flash = &mut *self.0;
-        ChunkRoom::of(&flash.devices.of_mut(vssd).space(vssd, now))
+        ChunkRoom::of(flash.devices.space(vssd, now).as_ref())
     }
 
     /// Gives commands to chunks, in order. [`Flash::run`] follows.
@@ -45,8 +44,8 @@ impl<'a, M: Media> ChunksView<'a, M> {
             let slot = slot_of(&mut flash.stores, index);
             slot.mark_busy(index, &mut flash.busy);
             flash.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = flash.devices.get_mut(slot.device).space(slot.vssd, now);
-            slot.store.chunks_mut().submit(command, &mut space, &mut flash.answers.chunks);
+            let mut space = flash.devices.space_on(slot.lies_on, slot.vssd, now);
+            slot.store.chunks_mut().submit(command, space.as_mut(), &mut flash.answers.chunks);
         }
         flash.at_work.now_for = For::All;
     }

@@ -12,9 +12,8 @@ use diecut_vssd::VssdId;
 impl<M: Media> Flash<M> {
     /// What the store of a vSSD has, as it was asked for.
     pub fn placement_of(&self, vssd: VssdId, spec: &VssdSpec) -> Placement {
-        let own = self.devices.of(vssd);
-        let units = own.pool.size_of(vssd).0 as u16;
-        reclaim::placement_of(spec, units, own.media.geometry())
+        let units = self.devices.size_of(vssd).0 as u16;
+        reclaim::placement_of(spec, units, self.devices.first_of(vssd).media.geometry())
     }
 
     /// Whether the store of a vSSD that is yet to be made can have these handles, and bytes of protected memory with which none of them would
@@ -29,9 +28,9 @@ impl<M: Media> Flash<M> {
         placement: Placement,
         now: Time,
     ) -> Result<Option<usize>, PlacementError> {
-        let space = self.devices.of_mut(vssd).space(vssd, now);
-        placement.check(&space, staging_size_bytes)?;
-        Ok(placement.wants_staging_bytes(&space, staging_size_bytes))
+        let space = self.devices.space(vssd, now);
+        placement.check(space.as_ref(), staging_size_bytes)?;
+        Ok(placement.wants_staging_bytes(space.as_ref(), staging_size_bytes))
     }
 
     /// What was written and erased since a store was made, and bytes of an erase block.
@@ -40,10 +39,9 @@ impl<M: Media> Flash<M> {
     /// If no store of volumes is open there.
     pub fn endurance_of(&mut self, index: StoreIndex, now: Time) -> (EnduranceFigures, u64) {
         let slot = slot_of(&mut self.stores, index);
-        let own = self.devices.get_mut(slot.device);
-        let space = own.space(slot.vssd, now);
-        let figures = slot.store.expect_volumes().endurance(&space);
-        let shape = own.pool.shape();
+        let space = self.devices.space_on(slot.lies_on, slot.vssd, now);
+        let figures = slot.store.expect_volumes().endurance(space.as_ref());
+        let shape = *space.as_ref().shape();
         (figures, u64::from(shape.pages) * u64::from(shape.page_size_bytes))
     }
 
@@ -63,19 +61,19 @@ impl<M: Media> Flash<M> {
             return (Vec::new(), 0);
         }
         slot.mark_busy(index, &mut self.busy);
-        let own = self.devices.get_mut(slot.device);
-        let mut space = own.space(slot.vssd, now);
+        let mut space = self.devices.space_on(slot.lies_on, slot.vssd, now);
         let store = slot.store.volumes_mut();
         let (mut partly_written, mut unused_ius) = (Vec::new(), 0);
         for target in targets {
             let update =
-                store.update_reclaim_unit(target.group.unwrap_or_default(), target.handle, &mut space);
+                store.update_reclaim_unit(target.group.unwrap_or_default(), target.handle, space.as_mut());
             if update.was_partial {
                 partly_written.push(*target);
                 unused_ius += update.remaining_ius;
             }
         }
-        own.pool.charge_unused(slot.vssd, unused_ius * IU_SIZE_BYTES as u64, now);
+        drop(space);
+        self.devices.charge_unused(slot.vssd, unused_ius * IU_SIZE_BYTES as u64, now);
         (partly_written, unused_ius)
     }
 }

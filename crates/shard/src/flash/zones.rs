@@ -32,8 +32,7 @@ impl<'a, M: Media> ZonesView<'a, M> {
         let flash = &mut *self.0;
         flash.make_room_for(vssd);
         flash.at_work.now_for = For::Vssd(vssd);
-        let mut space = flash.devices.of_mut(vssd).space(vssd, now);
-        let store = Box::new(ZoneStore::open(sets, &mut space, staging));
+        let store = Box::new(ZoneStore::open(sets, flash.devices.space(vssd, now).as_mut(), staging));
         flash.at_work.now_for = For::All;
         flash.seat(vssd, Kept::Zones { store, is_quiescing: false })
     }
@@ -41,7 +40,7 @@ impl<'a, M: Media> ZonesView<'a, M> {
     /// What room a vSSD has for zones.
     pub fn room(&mut self, vssd: VssdId, staging_size_bytes: Option<usize>, now: Time) -> ZoneRoom {
         let flash = &mut *self.0;
-        ZoneRoom::of(&flash.devices.of_mut(vssd).space(vssd, now), staging_size_bytes)
+        ZoneRoom::of(flash.devices.space(vssd, now).as_ref(), staging_size_bytes)
     }
 
     /// Gives commands to zones, in order. [`Flash::run`] follows.
@@ -51,8 +50,8 @@ impl<'a, M: Media> ZonesView<'a, M> {
             let slot = slot_of(&mut flash.stores, index);
             slot.mark_busy(index, &mut flash.busy);
             flash.at_work.now_for = For::Vssd(slot.vssd);
-            let mut space = flash.devices.get_mut(slot.device).space(slot.vssd, now);
-            slot.store.zones_mut().submit(command, &mut space, &mut flash.answers.zones);
+            let mut space = flash.devices.space_on(slot.lies_on, slot.vssd, now);
+            slot.store.zones_mut().submit(command, space.as_mut(), &mut flash.answers.zones);
         }
         flash.at_work.now_for = For::All;
     }

@@ -28,6 +28,8 @@ pub(super) fn create(
 ) -> Result<(), ControlError> {
     sound(spec.check())?;
     if let Some(existing) = state.vssds.get(&spec.name) {
+        // The server chose what was not said.
+        let spec = &spec.or(&existing.spec);
         if existing.spec == *spec {
             return Ok(());
         }
@@ -51,6 +53,7 @@ pub(super) fn create(
         staging_slot: None,
         staging_slot_count: 1,
         exported_ius: 0,
+        parts: Vec::new(),
         zone_room: None,
     };
     plan.next.vssds.insert(spec.name.clone(), record);

@@ -60,15 +60,10 @@ pub(crate) fn repair<M: Divide>(
                 return Progress::Waits;
             }
             // What an erase block held whose owner nobody knows is not proven to be unneeded.
-            let is_account_whole = here
-                .plane
-                .flash
-                .devices
-                .of(VssdId(record.number))
-                .pool
-                .quarantined()
-                .iter()
-                .all(|one| one.holder.is_some());
+            let is_account_whole = {
+                let mut on = here.plane.flash.devices.of(VssdId(record.number));
+                on.all(|own| own.pool.quarantined().iter().all(|one| one.holder.is_some()))
+            };
             let recovery = match (accepts_loss, is_account_whole) {
                 (true, _) => Recovery::Accept,
                 (false, true) => Recovery::Mend,
@@ -114,7 +109,7 @@ fn reopen_store<M: Divide>(
     let config = stores::store_config(here, record, recovery);
     let commands = here.plane.flash.end_store(index);
     // The store's part of protected memory is free only now.
-    let staging = here.plane.flash.devices.of(VssdId(record.number)).staging.region(record);
+    let staging = here.plane.flash.devices.first_of(VssdId(record.number)).staging.region(record);
     here.plane.flash.begin_store(index, record.number, config, staging, commands, now);
 }
 

@@ -65,14 +65,14 @@ pub(crate) fn open_store<M: Divide>(here: &mut Owners<M>, record: &VssdRecord, n
         Serves::Volumes => {}
     }
     let config = store_config(here, record, Recovery::Strict);
-    let staging = here.plane.flash.devices.of(VssdId(record.number)).staging.region(record);
+    let staging = here.plane.flash.devices.first_of(VssdId(record.number)).staging.region(record);
     here.plane.flash.open_store(VssdId(record.number), config, staging, now);
 }
 
 fn open_zones<M: Divide>(here: &mut Owners<M>, record: &VssdRecord, now: Time) {
     let room = record.zone_room.as_ref().expect("I-S33: a vSSD for zones says what room it has");
     let sets = zones::sets_of(&here.registry.state, &record.name, &zones::room_of(room));
-    let staging = here.plane.flash.devices.of(VssdId(record.number)).staging.region(record);
+    let staging = here.plane.flash.devices.first_of(VssdId(record.number)).staging.region(record);
     ZonesView::of(&mut here.plane.flash).open(VssdId(record.number), &sets, staging, now);
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn store_config<M: Divide>(
 ) -> StoreConfig {
     StoreConfig {
         exported_ius: record.exported_ius,
-        volatile_cache: here.plane.flash.devices.of(VssdId(record.number)).config.volatile_cache,
+        volatile_cache: here.plane.flash.devices.first_of(VssdId(record.number)).config.volatile_cache,
         anchor_pace: here.config.anchor_pace,
         recovery,
         placement: here.plane.flash.placement_of(VssdId(record.number), record),

@@ -50,7 +50,7 @@ pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option
     };
     let is_away = |volume: &String| {
         let vssd = &here.registry.state.volumes[volume].vssd;
-        here.registry.away.contains(&here.registry.state.vssds[vssd].number)
+        here.registry.away.contains_key(&here.registry.state.vssds[vssd].number)
     };
     let shown = record.namespaces.iter().filter(|shown| home == Home::Here && !is_away(&shown.volume));
     let namespaces = shown.map(|shown| {
@@ -60,7 +60,7 @@ pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option
             here.plane.namespaces.properties(namespace).expect("I-S6: the namespace of a subsystem is open");
         let [uuid, nguid] = volume.identities();
         let vssd = VssdId(here.registry.state.vssds[&volume.vssd].number);
-        let content = here.plane.flash.devices.of(vssd).media.capabilities().content_mode;
+        let content = here.plane.flash.devices.first_of(vssd).media.capabilities().content_mode;
         (shown.nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
     });
     Some(SubsystemConfig {

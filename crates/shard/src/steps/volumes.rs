@@ -155,7 +155,7 @@ pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progres
 /// Opens the namespace of a volume whose store is open.
 pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord, vssd: u32) {
     let store = here.plane.store_of(vssd).expect("I-S6: a volume's store is open");
-    let own = here.plane.flash.devices.of(VssdId(vssd));
+    let own = here.plane.flash.devices.first_of(VssdId(vssd));
     let (capabilities, is_cached) = (*own.media.capabilities(), own.config.volatile_cache);
     let has_oob = own.media.geometry().has_oob();
     let kept_zones = here.plane.flash.kept(store).zones().is_some();

@@ -1,9 +1,9 @@
 //! vSSDs: how they are made on channels of this shard, and given back.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::devices::DeviceIndex;
 use crate::flash::{ChunksView, ZonesView};
 use crate::job::Progress;
+use crate::ledger::HeldPart;
 use crate::notice::Notice;
 use crate::owners::Owners;
 use crate::registry::share_of;
@@ -12,24 +12,29 @@ use crate::{chunks, zones};
 use diecut_blockspace::session::Session;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
-use diecut_spec::{Isolation, Serves};
+use diecut_spec::Serves;
 use diecut_units::Time;
-use diecut_vssd::{DeallocError, Places, VssdId};
+use diecut_vssd::VssdId;
 use diecut_zoned::ZoneSetDefinition;
 
 /// Makes a vSSD on channels of this shard and opens its store.
 pub(crate) fn make_vssd<M: Divide>(
     here: &mut Owners<M>,
     name: &str,
-    (device, id): (DeviceIndex, VssdId),
-    isolation: Isolation,
-    places: &Places,
+    id: VssdId,
+    parts: &[HeldPart],
     record: VssdRecord,
     now: Time,
 ) -> Result<VssdRecord, ControlError> {
-    let own = here.plane.flash.devices.get_mut(device);
-    own.pool.admit(id, isolation, places);
-    own.pool.set_share(id, share_of(&record), now);
+    let devices = &mut here.plane.flash.devices;
+    for HeldPart { device, places, .. } in parts {
+        devices.get_mut(*device).pool.admit(id, record.isolation, places);
+    }
+    if parts.len() > 1 {
+        devices.join(id, &parts.iter().map(|part| part.device).collect::<Vec<_>>());
+    }
+    devices.set_share(id, share_of(&record), now);
+    let own = devices.first_of(id);
     if !own.media.geometry().has_oob()
         && let Some(served) = needs_oob(record.serves)
     {
@@ -51,7 +56,7 @@ pub(crate) fn make_vssd<M: Divide>(
         here.seat_blocks(&record);
         return Ok(record);
     }
-    let staging_size_bytes = here.plane.flash.devices.of(id).staging.size_bytes(&record);
+    let staging_size_bytes = here.plane.flash.devices.first_of(id).staging.size_bytes(&record);
     if record.serves == Serves::Zones {
         return make_room_for_zones(here, name, id, record, now);
     }
@@ -81,7 +86,7 @@ pub(crate) fn make_vssd<M: Divide>(
         return Err(ControlError { kind: ControlErrorKind::Invalid, message: too_small(name) });
     }
     let record = VssdRecord { number: id.0, exported_ius, ..record };
-    if let Some(mut region) = here.plane.flash.devices.of(id).staging.region(&record) {
+    if let Some(mut region) = here.plane.flash.devices.first_of(id).staging.region(&record) {
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);
     }
@@ -101,7 +106,7 @@ fn make_room_for_zones<M: Divide>(
     record: VssdRecord,
     now: Time,
 ) -> Result<VssdRecord, ControlError> {
-    let staging_size_bytes = here.plane.flash.devices.of(id).staging.size_bytes(&record);
+    let staging_size_bytes = here.plane.flash.devices.first_of(id).staging.size_bytes(&record);
     let room = ZonesView::of(&mut here.plane.flash).room(id, staging_size_bytes, now);
     let least = ZoneSetDefinition {
         id: 0,
@@ -119,7 +124,7 @@ fn make_room_for_zones<M: Divide>(
     }
     let zone_room = Some(zones::record_of(&room));
     let record = VssdRecord { number: id.0, exported_ius: room.ius(), zone_room, ..record };
-    if let Some(mut region) = here.plane.flash.devices.of(id).staging.region(&record) {
+    if let Some(mut region) = here.plane.flash.devices.first_of(id).staging.region(&record) {
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);
     }
@@ -156,17 +161,13 @@ pub(crate) fn dealloc<M: Divide>(here: &mut Owners<M>, id: VssdId) -> Progress {
         return Progress::Waits;
     }
     here.plane.admission.close_blocks(id);
-    let Some(device) = here.plane.flash.devices.find(id) else { return Progress::Done };
-    match here.plane.flash.devices.get_mut(device).pool.dealloc_vssd(id) {
-        Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
-        Err(DeallocError::Busy { .. }) => Progress::Waits,
-    }
+    if here.plane.flash.devices.give_back(id) { Progress::Done } else { Progress::Waits }
 }
 
 /// Gives the erase blocks of a vSSD back that cannot be made after all.
 fn take_back<M: Divide>(here: &mut Owners<M>, id: VssdId) {
-    let pool = &mut here.plane.flash.devices.of_mut(id).pool;
-    pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+    let is_done = here.plane.flash.devices.give_back(id);
+    assert!(is_done, "I-S8: nothing is under way on a new vSSD");
 }
 
 /// What a vSSD serves, if that says nothing of itself and cannot be without OOB areas.

@@ -239,11 +239,12 @@ pub fn find(world: &mut World, known: &mut Known, place: &str) {
     }
 }
 
-/// What makes a volume of a tenant on a vSSD of its own, shown to any host.
-pub fn requests(name: &str, device: Option<String>) -> [ControlRequest; 4] {
+/// What makes a volume of a tenant on a vSSD of its own, shown to any host. The vSSD has a part on each device.
+pub fn requests(name: &str, device: Vec<String>) -> [ControlRequest; 4] {
     let of = |what: &str| format!("{name}-{what}");
+    let throughput_level = if device.len() > 1 { 1 } else { 2 };
     let vssd =
-        VssdSpec { throughput_level: 2, device, ..VssdSpec::new(&of("vssd"), name, Isolation::Channel, 280) };
+        VssdSpec { throughput_level, device, ..VssdSpec::new(&of("vssd"), name, Isolation::Channel, 280) };
     let volume = VolumeSpec {
         name: of("data"),
         vssd: of("vssd"),
