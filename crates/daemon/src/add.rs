@@ -3,7 +3,7 @@
 use crate::drive::{Held, has_volatile_cache, medium, system_area};
 use crate::error::ServeError;
 use crate::format::{
-    Chosen, FormatOptions, Formatted, choose, named, new_pool, planned, ring_on, start_and_stop,
+    Chosen, FormatOptions, Formatted, checked, choose, named, new_pool, ring_on, start_and_stop,
 };
 use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership, PoolOpening, open_pool};
 use diecut_shard::{DeviceConfig, PoolConfig, ShardConfig};
@@ -36,8 +36,8 @@ pub fn add(path: &Path, to: &[PathBuf], options: FormatOptions) -> Result<Format
     let first = &held[0].label;
     if options.block_size_bytes.is_none() {
         // If it can, it has erase blocks of the size that others have: a vSSD can have parts on drives whose are alike.
-        let alike = FormatOptions { block_size_bytes: Some(first.shape.block_size_bytes), ..options };
-        chosen.shape = planned(path, chosen.local.properties().size_bytes, alike).unwrap_or(chosen.shape);
+        let alike = chosen.local.shape(options.lanes, Some(first.shape.block_size_bytes));
+        chosen.shape = checked(path, alike).unwrap_or(chosen.shape);
     }
     // One that began to join and did not come to its end is forgotten.
     let members = opening.devices.iter().filter(|one| one.membership != Membership::Joining).copied();
@@ -135,13 +135,14 @@ fn is_left_over(chosen: &Chosen, pool: [u8; 16]) -> bool {
 fn fill(chosen: &Chosen, label: &Label, held: &[Held]) -> Result<(), String> {
     let mut drives = Vec::new();
     for one in held {
-        let (medium, pool) = one.medium();
+        let (medium, pool) = one.medium().map_err(|error| error.to_string())?;
         let volatile_cache = has_volatile_cache(one.local.properties());
         let config = DeviceConfig { name: String::new(), pool, volatile_cache, makes_pool: false };
         drives.push((ring_on(&one.local)?, medium, config));
     }
     let properties = chosen.local.properties();
     let config = new_pool(chosen.shape, label, has_volatile_cache(properties));
-    drives.push((ring_on(&chosen.local)?, medium(chosen.shape, properties), config));
+    let medium = medium(chosen.shape, &chosen.local).map_err(|error| error.to_string())?;
+    drives.push((ring_on(&chosen.local)?, medium, config));
     start_and_stop(drives, ShardConfig::default())
 }

@@ -8,7 +8,7 @@ use diecut_api::setup::{DriveDevice as Wanted, DriveKind as WantedKind, Durabili
 use diecut_devices::local::{
     Access, DriveKind, FoundLabel, LabelingError, LocalDevice, OtherCopy, Properties,
 };
-use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelDevice, LabelError};
+use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Zoning};
 use diecut_reactor::{IoFile, PageCache};
 use diecut_shard::{Nonces, PoolConfig};
 use std::path::Path;
@@ -41,8 +41,29 @@ pub fn has_volatile_cache(properties: &Properties) -> bool {
 }
 
 /// The medium of a drive.
-pub fn medium(shape: DriveShape, properties: &Properties) -> DriveMedium {
-    DriveMedium::new(shape, has_volatile_cache(properties), properties.takes_discard == Some(true))
+///
+/// # Errors
+/// Names the drive, if its zones cannot be asked for or are not those that the shape is made for.
+pub fn medium(shape: DriveShape, local: &LocalDevice) -> Result<DriveMedium, ServeError> {
+    let (path, properties) = (local.path(), local.properties());
+    let Some(cut) = shape.zones else {
+        let can_discard = properties.takes_discard == Some(true);
+        return Ok(DriveMedium::new(shape, has_volatile_cache(properties), can_discard));
+    };
+    let zoning = local.zoning().map_err(file_error(path, "does not tell of its zones"))?;
+    let fits = |zoning: &Zoning| {
+        zoning.zone_size_bytes == cut.zone_size_bytes
+            && zoning.shape(Some(shape.lanes)).is_ok_and(|planned| planned == shape)
+    };
+    let Some(zoning) = zoning.filter(fits) else {
+        return Err(ServeError::Setup(format!(
+            "{}: its label is of a drive with other zones: it is a copy, or was changed to another format; name the drive itself",
+            path.display()
+        )));
+    };
+    let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
+    let system_blocks = u32::try_from(system.0 + system.1).unwrap_or(u32::MAX);
+    Ok(DriveMedium::zoned(shape, has_volatile_cache(properties), &zoning, system_blocks))
 }
 
 /// Of each lane: the first erase block of catalog and block states, and how many there are.
@@ -116,10 +137,13 @@ impl Held {
     }
 
     /// The medium of the drive, and what its label says of a pool there.
-    pub fn medium(&self) -> (DriveMedium, PoolConfig) {
-        let medium = medium(self.label.shape, self.local.properties());
+    ///
+    /// # Errors
+    /// As [`medium`].
+    pub fn medium(&self) -> Result<(DriveMedium, PoolConfig), ServeError> {
+        let medium = medium(self.label.shape, &self.local)?;
         let nonces = Some(Nonces::new(self.label.secret, self.label.device));
-        (medium, PoolConfig { nonces, ..PoolConfig::suited_to(&self.label.shape.geometry()) })
+        Ok((medium, PoolConfig { nonces, ..PoolConfig::suited_to(&self.label.shape.geometry()) }))
     }
 
     /// UUID of the device.
@@ -154,7 +178,7 @@ impl Held {
                 volatile_cache: Some(has_volatile_cache(properties)),
             },
             io: Some(IoFile::Ring(file, page_cache(properties))),
-            device: Device::Drive(medium(label.shape, properties)),
+            device: Device::Drive(medium(label.shape, &local)?),
         })
     }
 }

@@ -134,11 +134,12 @@ pub fn format(paths: &[PathBuf], options: FormatOptions) -> Result<Vec<Formatted
     }
     let mut chosen =
         paths.iter().map(|path| choose(path, options)).collect::<Result<Vec<Chosen>, ServeError>>()?;
-    // Drives on which a vSSD has parts have erase blocks of one size.
-    let least_bytes = chosen.iter().map(|one| one.shape.block_size_bytes).min();
-    for one in chosen.iter_mut().filter(|one| Some(one.shape.block_size_bytes) != least_bytes) {
-        let alike = FormatOptions { block_size_bytes: least_bytes, ..options };
-        one.shape = planned(&one.path, one.local.properties().size_bytes, alike)?;
+    // Drives on which a vSSD has parts have erase blocks of one size. What a zone has nobody can choose.
+    let is_plain = |one: &&mut Chosen| one.shape.zones.is_none();
+    let least_bytes = chosen.iter_mut().filter(is_plain).map(|one| one.shape.block_size_bytes).min();
+    let differs = |one: &&mut Chosen| Some(one.shape.block_size_bytes) != least_bytes;
+    for one in chosen.iter_mut().filter(is_plain).filter(differs) {
+        one.shape = checked(&one.path, one.local.shape(options.lanes, least_bytes))?;
     }
     let members =
         chosen.iter().map(|one| LabelDevice { device: one.device, membership: Membership::There, since: 1 });
@@ -191,20 +192,21 @@ pub(crate) fn choose(path: &Path, options: FormatOptions) -> Result<Chosen, Serv
     let local = LocalDevice::open(path, Access::Own)?;
     let properties = local.properties();
     check_properties(path, properties)?;
-    let shape = planned(path, properties.size_bytes, options)?;
+    let shape = checked(path, local.shape(options.lanes, options.block_size_bytes))?;
     Ok(Chosen { path: path.to_owned(), local, new, shape, device: random_uuid()? })
 }
 
-/// How a drive of this size is cut.
-pub(crate) fn planned(
-    path: &Path,
-    size_bytes: u64,
-    options: FormatOptions,
-) -> Result<DriveShape, ServeError> {
+/// How a namespace of this size is cut.
+fn planned(path: &Path, size_bytes: u64, options: FormatOptions) -> Result<DriveShape, ServeError> {
     let shape = match options.lanes {
         Some(lanes) => DriveShape::plan(size_bytes, lanes, options.block_size_bytes),
         None => DriveShape::suggest(size_bytes, options.block_size_bytes),
     };
+    checked(path, shape.map_err(|error| error.to_string()))
+}
+
+/// Whether a pool fits on what is cut like that.
+pub(crate) fn checked(path: &Path, shape: Result<DriveShape, String>) -> Result<DriveShape, ServeError> {
     let shape = shape.map_err(|error| named(path, &error))?;
     let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
     if u64::from(shape.blocks_per_lane) < system.1 + BLOCKS_LEFT_MIN {
@@ -260,7 +262,7 @@ fn format_claimed(remote: &Remote, path: PathBuf, options: FormatOptions) -> Res
 /// Puts there what a label promises: an empty pool.
 fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
     let local = &chosen.local;
-    let medium = medium(chosen.shape, local.properties());
+    let medium = medium(chosen.shape, local).map_err(|error| error.to_string())?;
     let config = ShardConfig { new_pool_uuid: label.server, ..ShardConfig::default() };
     let device = new_pool(chosen.shape, label, has_volatile_cache(local.properties()));
     start_and_stop(vec![(ring_on(local)?, medium, device)], config)

@@ -13,7 +13,7 @@
 //! Not known here: pools, shards, the clock.
 
 #![deny(clippy::unwrap_used)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod device;
 mod error;
@@ -24,7 +24,7 @@ pub mod local;
 pub use device::Device;
 pub use diecut_drives::{
     DEVICES_MAX, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Membership, PoolError, PoolOpening,
-    ShapeError, open_pool,
+    ShapeError, Zoning, open_pool,
 };
 pub use diecut_emulator::{
     Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, HardRead,

@@ -35,7 +35,10 @@ fn a_file_says_what_it_is() {
     let device = LocalDevice::open(&path, Access::Own).unwrap();
     let facts = device.properties();
     assert_eq!((facts.kind, facts.size_bytes, facts.allocated_bytes), (DriveKind::File, SIZE, Some(0)));
-    assert!(facts.file_system.is_some() && facts.zones().is_none() && !facts.is_read_only, "{facts:?}");
+    assert!(
+        facts.file_system.is_some() && facts.kind_of_zones().is_none() && !facts.is_read_only,
+        "{facts:?}"
+    );
     let punches = ["ext4", "xfs", "btrfs", "tmpfs"].contains(&facts.file_system.as_deref().unwrap());
     assert!(facts.takes_discard.is_some_and(|takes| takes || !punches), "{facts:?}");
     assert!(facts.logical_block_bytes.is_power_of_two(), "{facts:?}");

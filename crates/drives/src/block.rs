@@ -21,7 +21,8 @@ pub(crate) enum Position {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub position: Position,
-    /// Pages of programs that were answered; means nothing where the position is unknown.
+    /// Pages that may hold something: those of programs that were answered. Where the position is unknown, all, or those before the write pointer
+    /// that was found.
     pub answered_pages: u32,
     /// Its place among the busy ones, or [`Block::IDLE`].
     pub busy: u32,
@@ -29,7 +30,8 @@ pub(crate) struct Block {
 
 impl Block {
     pub const IDLE: u32 = u32::MAX;
-    pub const UNKNOWN: Block = Block { position: Position::Unknown, answered_pages: 0, busy: Block::IDLE };
+    pub const UNKNOWN: Block =
+        Block { position: Position::Unknown, answered_pages: u32::MAX, busy: Block::IDLE };
 }
 
 /// Commands to an erase block that are under way or wait.
@@ -41,8 +43,8 @@ pub(crate) struct Busy {
     pub programs: VecDeque<Program>,
     /// Reads under way.
     pub reads: u32,
-    /// Whether its bytes are being discarded.
-    pub is_discarding: bool,
+    /// Whether the drive works at it as a whole: its bytes are discarded, or its zone is reset or finished.
+    pub is_held: bool,
 }
 
 /// A program under way.
@@ -56,14 +58,13 @@ pub(crate) struct Program {
 
 impl Busy {
     pub fn is_over(&self) -> bool {
-        self.waiting.is_empty() && self.programs.is_empty() && self.reads == 0 && !self.is_discarding
+        self.waiting.is_empty() && self.programs.is_empty() && self.reads == 0 && !self.is_held
     }
 
     /// Whether an erase may take effect.
     pub fn is_still(&self) -> bool {
-        let is_discarding =
-            self.is_discarding && !mutant!("drives: a block is written while it is discarded");
-        self.programs.is_empty() && self.reads == 0 && !is_discarding
+        let is_held = self.is_held && !mutant!("drives: a block is written while it is discarded");
+        self.programs.is_empty() && self.reads == 0 && !is_held
     }
 
     /// The drive answered the program that begins at a page.
@@ -71,6 +72,11 @@ impl Busy {
         // I-D1.
         let program = self.programs.iter_mut().find(|program| program.pages.start == first_page);
         program.expect("the drive answers what is under way").result = Some(result);
+    }
+
+    /// The drive answered all programs that are under way: they went to it as one.
+    pub fn all_programmed(&mut self, result: impl Fn(u32) -> Result<(), MediaError>) {
+        self.programs.iter_mut().for_each(|program| program.result = Some(result(program.pages.start)));
     }
 
     /// The first program, if the drive answered it.
@@ -87,7 +93,7 @@ pub(crate) fn refusal(
     failed: Option<&Vec<Range<u32>>>,
     mut pages: Range<u32>,
 ) -> Option<MediaError> {
-    let is_erased = |page: u32| block.position != Position::Unknown && page >= block.answered_pages;
+    let is_erased = |page: u32| page >= block.answered_pages;
     let is_failed = |page: u32| failed.is_some_and(|failed| failed.iter().any(|some| some.contains(&page)));
     pages.find_map(|page| match page {
         page if is_erased(page) => Some(MediaError::Erased { block: address, page }),

@@ -6,7 +6,7 @@
 //! |      0 |    8 | magic           | "DIECUTLB"                                                          |
 //! |      8 |    4 | version         | 1; a reader takes no other                                          |
 //! |     12 |    4 | check           | CRC-32C of all other bytes                                          |
-//! |     16 |    8 | features        | what a reader must understand, a bit each: none yet                 |
+//! |     16 |    8 | features        | what a reader must understand, a bit each: 1 erase blocks are zones |
 //! |     24 |    8 | number          | rises with each change; the newer copy counts                       |
 //! |     32 |   16 | server          | UUID of the server                                                  |
 //! |     48 |   16 | device          | UUID of this device                                                 |
@@ -20,11 +20,14 @@
 //! |    112 |    8 | system_first    | of each lane the first erase block of catalog and block states      |
 //! |    120 |    8 | system_blocks   | how many of them each lane has                                      |
 //! |    128 | 32*n | devices         | UUID (16), state (1: 0 there, 1 joining, 2 lost, 3 leaving), zeros (7), epoch since when (8) |
+//! |   2176 |    8 | zone_size       | with feature 1: bytes from a zone to the next one                   |
+//! |   2184 |    4 | first_zone      | with feature 1: the zone that is the first erase block              |
 //!
 //! The rest is zero. A change overwrites the older copy first; the other one follows when a flush has covered that
 //! (R11 in `docs/design/one-format.md`), so that a cut leaves one of them.
 
 use crate::shape::{DriveShape, MARGIN_BYTES};
+use crate::zoning::ZoneCut;
 use diecut_units::{checksum, checksum_append};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -32,8 +35,10 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 const MAGIC: [u8; 8] = *b"DIECUTLB";
 const VERSION: u32 = 1;
+/// Erase blocks are zones.
+const FEATURE_ZONES: u64 = 1;
 /// Features that this reader understands.
-const FEATURES_KNOWN: u64 = 0;
+const FEATURES_KNOWN: u64 = FEATURE_ZONES;
 /// Most devices of a pool.
 pub const DEVICES_MAX: usize = 64;
 /// Where the first copy lies.
@@ -59,7 +64,9 @@ struct Stored {
     system_first: U64,
     system_blocks: U64,
     devices: [StoredDevice; DEVICES_MAX],
-    rest: [u8; Label::SIZE_BYTES - 128 - DEVICES_MAX * size_of::<StoredDevice>()],
+    zone_size: U64,
+    first_zone: U32,
+    rest: [u8; Label::SIZE_BYTES - 140 - DEVICES_MAX * size_of::<StoredDevice>()],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -207,6 +214,10 @@ impl Label {
             stored.state = device.membership as u8;
             stored.since = device.since.into();
         }
+        if let Some(cut) = self.shape.zones {
+            stored.features = FEATURE_ZONES.into();
+            (stored.zone_size, stored.first_zone) = (cut.zone_size_bytes.into(), cut.first_zone.into());
+        }
         stored.check = check_of(stored.as_bytes()).into();
         stored.as_bytes().to_vec()
     }
@@ -235,6 +246,10 @@ impl Label {
             lanes: stored.lanes.get(),
             block_size_bytes: stored.block_size.get(),
             blocks_per_lane: stored.blocks_per_lane.get(),
+            zones: (stored.features.get() & FEATURE_ZONES != 0).then(|| ZoneCut {
+                zone_size_bytes: stored.zone_size.get(),
+                first_zone: stored.first_zone.get(),
+            }),
         };
         if !shape.is_sound() {
             return Err(LabelError::Senseless("no drive is cut like that"));
@@ -321,7 +336,7 @@ mod test {
             epoch: 3,
             view: [1, 2, 3, 4, 5, 6, 7, 8],
             secret: [0x5e; 16],
-            shape: DriveShape { lanes: 4, block_size_bytes: 64 << 20, blocks_per_lane: 1023 },
+            shape: DriveShape { lanes: 4, block_size_bytes: 64 << 20, blocks_per_lane: 1023, zones: None },
             system: (1021, 2),
             devices: vec![device(0xd1, Membership::There, 1), device(0xd2, Membership::Lost, 3)],
         }
@@ -396,6 +411,23 @@ mod test {
         for (at, change) in senseless.iter().enumerate() {
             assert!(matches!(refused(change), LabelError::Senseless(_)), "change {at}");
         }
+    }
+
+    /// Goal: a label of a zoned drive says where its erase blocks lie, and a program that does not know zones refuses it.
+    #[test]
+    fn a_label_of_zones() {
+        let cut = ZoneCut { zone_size_bytes: 128 << 20, first_zone: 2 };
+        let shape = DriveShape { block_size_bytes: 96 << 20, zones: Some(cut), ..label().shape };
+        let zoned = Label { shape, ..label() };
+        let bytes = zoned.encode();
+        assert_eq!((bytes[16], &bytes[2176..2188]), (1, &[0, 0, 0, 8, 0, 0, 0, 0, 2, 0, 0, 0][..]));
+        assert_eq!(Label::decode(&bytes), Ok(zoned.clone()));
+        let small = ZoneCut { zone_size_bytes: 95 << 20, ..cut };
+        let torn = Label { shape: DriveShape { zones: Some(small), ..shape }, ..zoned };
+        assert!(
+            matches!(Label::decode(&torn.encode()), Err(LabelError::Senseless(_))),
+            "a block beyond its zone"
+        );
     }
 
     /// Goal: R11: whatever a cut leaves of a change, a label is there; and nothing that a later program wrote is taken for old.

@@ -1,6 +1,7 @@
 //! A lane: erase blocks, and what is under way at them.
 
 use crate::block::{Block, Busy};
+use crate::zones::Zones;
 use diecut_units::Slab;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,6 +14,8 @@ pub(crate) struct Lane {
     spare: Vec<Busy>,
     /// Pages that failed programs left in erase blocks.
     failed: BTreeMap<u32, Vec<Range<u32>>>,
+    /// Its zones, where each erase block is one.
+    pub zones: Option<Zones>,
 }
 
 impl Lane {
@@ -22,6 +25,7 @@ impl Lane {
             busy: Slab::new(),
             spare: Vec::new(),
             failed: BTreeMap::new(),
+            zones: None,
         }
     }
 

@@ -22,8 +22,11 @@ mod lane;
 mod medium;
 mod pool;
 mod shape;
+mod zones;
+mod zoning;
 
 pub use label::{DEVICES_MAX, Label, LabelCopy, LabelDevice, LabelError, Membership};
 pub use medium::DriveMedium;
 pub use pool::{PoolError, PoolOpening, View, open_pool};
 pub use shape::{DriveShape, ShapeError};
+pub use zoning::{LabelZones, PLACES_MIN, ZoneCut, Zoning};

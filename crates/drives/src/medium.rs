@@ -3,9 +3,11 @@ use crate::discards::Discards;
 use crate::flushes::Flushes;
 use crate::lane::Lane;
 use crate::shape::DriveShape;
+use crate::zones::{Admission, Closed, Zones};
+use crate::zoning::Zoning;
 use diecut_media::{
     Capabilities, Command, Completion, Divide, Intent, IntentDone, IntentError, IntentToken, IntentWork,
-    Media, MediaError, MediaToken, Operation,
+    Media, MediaError, MediaToken, Operation, PayloadParts, Zone, ZoneCondition,
 };
 use diecut_units::{
     BlockIndex, BufferMut, ContentMode, DieAddress, EraseBlockAddress, Geometry, IU_SIZE_BYTES,
@@ -17,6 +19,9 @@ use std::ops::Range;
 ///
 /// Reads and programs go out at once, as many as there are; only a read of what is not answered yet waits, and an erase. Programs to an
 /// erase block are answered in the order of their pages. A drive that is gone, or whose flush failed, takes no programs any more.
+///
+/// On a drive that is written in zones an erase is the reset of a zone, and a zone has one write under way: programs that wait for it go
+/// together as the next one.
 pub struct DriveMedium {
     shape: DriveShape,
     geometry: Geometry,
@@ -35,11 +40,38 @@ pub struct DriveMedium {
 
 /// Who waits for an intent.
 enum Asked {
-    Read { token: MediaToken, lane: u16, block: u32, first_page: u32 },
-    Program { lane: u16, block: u32, first_page: u32 },
-    Discard { lane: u16, block: u32 },
+    Read {
+        token: MediaToken,
+        lane: u16,
+        block: u32,
+        first_page: u32,
+    },
+    Program {
+        lane: u16,
+        block: u32,
+        first_page: u32,
+    },
+    /// A discard, or a reset that nobody waits for.
+    Discard {
+        lane: u16,
+        block: u32,
+    },
+    /// A reset for an erase.
+    Reset {
+        token: MediaToken,
+        lane: u16,
+        block: u32,
+    },
+    /// A zone gives way.
+    Finish {
+        lane: u16,
+        block: u32,
+    },
     Flush,
 }
+
+/// Most IUs of programs that go to a zone as one write.
+const TOGETHER_MAX_IUS: u32 = 256;
 
 impl DriveMedium {
     /// A whole drive, as it was left. `volatile_cache` says that only a flush makes programs durable, `can_discard` that
@@ -70,6 +102,33 @@ impl DriveMedium {
             is_gone: false,
             done: Vec::new(),
         }
+    }
+
+    /// A drive that is written in zones, as it reports them. The first erase blocks of each lane, so many, never give way to others: catalog and
+    /// block states are written seldom, and have no others.
+    ///
+    /// # Panics
+    /// If the shape is not one of such a drive, or needs zones that are not there.
+    pub fn zoned(
+        shape: DriveShape,
+        volatile_cache: bool,
+        zoning: &Zoning,
+        system_blocks: u32,
+    ) -> DriveMedium {
+        let cut = shape.zones.expect("the shape of a zoned drive");
+        let mut medium = DriveMedium::new(shape, volatile_cache, true);
+        // Each lane has its share, so that lanes may go to other parts of the drive.
+        let places = zoning.places().map_or(Zones::UNLIMITED, |places| places / u32::from(shape.lanes));
+        let mut zones = zoning.zones[cut.first_zone as usize..].iter();
+        for lane in medium.lanes.iter_mut().flatten() {
+            let of_lane = zones.as_slice()[..shape.blocks_per_lane as usize].iter();
+            zones.nth(shape.blocks_per_lane as usize - 1);
+            for (block, zone) in (0..).zip(of_lane.clone()) {
+                lane.block_mut(block).answered_pages = written_pages(zone);
+            }
+            lane.zones = Some(Zones::new(of_lane.map(|zone| zone.condition), places, system_blocks));
+        }
+        medium
     }
 
     /// How it is cut.
@@ -133,18 +192,51 @@ impl DriveMedium {
         self.lane(lane).settle(block);
     }
 
+    /// Zones of a lane that wait for a place begin if there is one, or another zone gives way to the first of them.
+    fn make_places(&mut self, lane: u16) {
+        if self.lane(lane).zones.is_none() {
+            return;
+        }
+        while let Some(block) = self.lane(lane).zones.as_mut().and_then(Zones::take_waiting) {
+            self.go_on(lane, block);
+        }
+        let of = self.lane(lane);
+        let mut zones = of.zones.take().expect("looked at");
+        let closes = zones.close_one(|block| of.busy(block).is_none());
+        of.zones = Some(zones);
+        if let Some(block) = closes {
+            self.finish_if_closing(lane, block);
+        }
+    }
+
+    /// A zone that gives way is finished when nothing is under way at it.
+    fn finish_if_closing(&mut self, lane: u16, block: u32) {
+        if self.lane(lane).busy(block).is_none_or(|busy| busy.programs.is_empty() && !busy.is_held) {
+            self.lane(lane).busy_mut(block).is_held = true;
+            let (offset, len_bytes) = (self.shape.offset(lane, block), self.shape.stride_bytes());
+            self.ask(Asked::Finish { lane, block }, IntentWork::FinishZone { offset, len_bytes });
+        }
+    }
+
     /// The next command, if what it needs is over.
     fn take_next(&mut self, lane: u16, block: u32) -> Option<Command> {
+        let is_refused = self.is_gone || self.flushes.has_failed();
         let of = self.lane(lane);
         let answered = of.block(block).answered_pages;
         let busy = of.busy(block)?;
+        let can_write = !busy.is_held
+            && (busy.programs.is_empty() || mutant!("drives: a zone has several writes under way"));
         let can_begin = match &busy.waiting.front()?.operation {
             Operation::Read { first_iu, iu_count, .. } => {
                 busy.programs.is_empty()
                     || first_iu + iu_count <= answered
                     || mutant!("drives: a read overtakes a program")
             }
-            Operation::Program { .. } => true,
+            // I-D6.
+            Operation::Program { .. } => {
+                let zones = of.zones.as_mut();
+                zones.is_none_or(|zones| can_write && (is_refused || zones.admit(block) != Admission::Later))
+            }
             // I-D4.
             _ => busy.is_still(),
         };
@@ -172,28 +264,75 @@ impl DriveMedium {
                 let asked = Asked::Read { token, lane, block, first_page: first_iu };
                 self.ask(asked, IntentWork::Read { offset, buffer: destination });
             }
-            Operation::Program { first_page, parts, .. } => {
+            Operation::Program { first_page, mut parts, .. } => {
                 let count: u32 = parts.iter().map(|part| part.iu_count()).sum();
                 let pages = first_page..first_page + count;
                 let mut program = Program { token, pages, result: None };
-                if takes_no_programs {
-                    program.result = Some(offline);
+                let refused =
+                    if takes_no_programs { Some(offline) } else { self.closed(lane, block, first_page) };
+                if refused.is_some() {
+                    program.result = refused;
                     self.lane(lane).busy_mut(block).programs.push_back(program);
                     return self.answer_programs(lane, block);
                 }
                 self.lane(lane).busy_mut(block).programs.push_back(program);
+                if self.lane(lane).zones.is_some() {
+                    self.gather(lane, block, &mut parts);
+                }
                 let parts = parts.into_iter().map(|part| part.into_buffer()).collect();
                 let offset = offset + u64::from(first_page) * IU_SIZE_BYTES as u64;
                 self.ask(Asked::Program { lane, block, first_page }, IntentWork::Write { offset, parts });
             }
             Operation::Erase { .. } => {
-                let result = if takes_no_programs { offline } else { Ok(()) };
                 self.lane(lane).erased(block);
-                self.answer(token, result, None);
+                if takes_no_programs {
+                    return self.answer(token, offline, None);
+                }
+                if self.lane(lane).zones.as_ref().is_none_or(|zones| zones.is_empty(block)) {
+                    return self.answer(token, Ok(()), None);
+                }
+                // I-D7.
+                let is_early = mutant!("drives: a zone is programmed before its reset ends");
+                self.lane(lane).busy_mut(block).is_held = !is_early;
+                if is_early && let Some(zones) = &mut self.lane(lane).zones {
+                    zones.reset(block);
+                }
+                let work = IntentWork::ResetZone { offset, len_bytes: self.shape.stride_bytes() };
+                self.ask(Asked::Reset { token, lane, block }, work);
             }
             Operation::ReadOob { .. } | Operation::Copy { .. } => {
                 unreachable!("refused when it was submitted")
             }
+        }
+    }
+
+    /// Why a program to a zone cannot begin, if its zone takes none.
+    fn closed(&mut self, lane: u16, block: u32, first_page: u32) -> Option<Result<(), MediaError>> {
+        let address = DriveMedium::address(lane, block);
+        let of = self.lane(lane);
+        match of.zones.as_ref()?.closed(block)? {
+            Closed::Failed => Some(Err(MediaError::ProgramFailed { block: address, page: first_page })),
+            Closed::GaveWay => Some(Err(MediaError::NoRoom { block: address, page: first_page })),
+        }
+    }
+
+    /// Programs that wait for the zone go along with the one that begins.
+    fn gather(&mut self, lane: u16, block: u32, parts: &mut PayloadParts) {
+        let mut ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
+        let busy = self.lane(lane).busy_mut(block);
+        let mut is_next = |command: &mut Command| match &command.operation {
+            Operation::Program { parts, .. } => {
+                ius += parts.iter().map(|part| part.iu_count()).sum::<u32>();
+                ius <= TOGETHER_MAX_IUS
+            }
+            _ => false,
+        };
+        while let Some(command) = busy.waiting.pop_front_if(&mut is_next) {
+            let Operation::Program { first_page, parts: more, .. } = command.operation else { continue };
+            let count: u32 = more.iter().map(|part| part.iu_count()).sum();
+            let pages = first_page..first_page + count;
+            busy.programs.push_back(Program { token: command.token, pages, result: None });
+            parts.extend(more);
         }
     }
 
@@ -229,7 +368,9 @@ impl DriveMedium {
             return self.end_flush(false);
         }
         if self.flushes.begin() {
-            if mutant!("drives: a flush does nothing") {
+            let trusts_pointers =
+                self.shape.zones.is_some() && mutant!("drives: a write pointer counts as flushed");
+            if trusts_pointers || mutant!("drives: a flush does nothing") {
                 return self.end_flush(true);
             }
             self.ask(Asked::Flush, IntentWork::Sync);
@@ -242,15 +383,54 @@ impl DriveMedium {
         self.done.extend(answers);
     }
 
+    /// A write to a zone was answered.
+    fn zone_written(&mut self, lane: u16, block: u32, worked: bool) {
+        let pages = self.geometry.pages_per_erase_block();
+        let of = self.lane(lane);
+        let is_full = of.block(block).answered_pages == pages;
+        let zones = of.zones.as_mut().expect("a drive with zones");
+        match (worked, is_full) {
+            (false, _) => zones.failed(block),
+            (true, true) => zones.filled(block),
+            (true, false) if zones.programmed(block) => self.finish_if_closing(lane, block),
+            (true, false) => {}
+        }
+    }
+
+    /// The drive does not work at an erase block as a whole any more.
+    fn held_no_more(&mut self, lane: u16, block: u32, then: impl FnOnce(&mut Zones)) {
+        let of = self.lane(lane);
+        of.busy_mut(block).is_held = false;
+        if let Some(zones) = &mut of.zones {
+            then(zones);
+        }
+        self.go_on(lane, block);
+        self.make_places(lane);
+    }
+
     fn begin_discard(&mut self, now: Time) {
         if self.is_gone {
             return;
         }
         if let Some((lane, block)) = self.discards.begin(now) {
-            self.lane(lane).busy_mut(block).is_discarding = true;
-            let (offset, len_bytes) = (self.shape.offset(lane, block), self.shape.block_size_bytes);
-            self.ask(Asked::Discard { lane, block }, IntentWork::Discard { offset, len_bytes });
+            self.lane(lane).busy_mut(block).is_held = true;
+            let (offset, len_bytes) = (self.shape.offset(lane, block), self.shape.stride_bytes());
+            let work = match self.shape.zones {
+                Some(_) => IntentWork::ResetZone { offset, len_bytes },
+                None => IntentWork::Discard { offset, len_bytes },
+            };
+            self.ask(Asked::Discard { lane, block }, work);
         }
+    }
+}
+
+/// Pages of a zone that may hold something.
+fn written_pages(zone: &Zone) -> u32 {
+    match zone.condition {
+        ZoneCondition::Empty => 0,
+        // What a cut left of a page is nobody's.
+        ZoneCondition::Active => ((zone.write_pointer - zone.offset) / IU_SIZE_BYTES as u64) as u32,
+        _ => u32::MAX,
     }
 }
 
@@ -280,6 +460,7 @@ impl Media for DriveMedium {
         }
         self.lane(lane).busy_mut(block).waiting.push_back(command);
         self.go_on(lane, block);
+        self.make_places(lane);
     }
 
     fn flush(&mut self, token: MediaToken, _now: Time) {
@@ -325,23 +506,50 @@ impl Media for DriveMedium {
             Asked::Program { lane, block, first_page } => {
                 let address = DriveMedium::address(lane, block);
                 // Written too late: a flush that failed meanwhile may have taken it along.
-                let result = match done.result {
-                    Ok(()) if self.flushes.has_failed() => Err(MediaError::DieOffline { block: address }),
+                let is_late = self.flushes.has_failed();
+                let result = |page: u32| match done.result {
+                    Ok(()) if is_late => Err(MediaError::DieOffline { block: address }),
                     Ok(()) => Ok(()),
                     Err(IntentError::Gone) => Err(MediaError::DieOffline { block: address }),
-                    Err(IntentError::Full) => Err(MediaError::NoRoom { block: address, page: first_page }),
-                    Err(IntentError::Failed) => {
-                        Err(MediaError::ProgramFailed { block: address, page: first_page })
-                    }
+                    Err(IntentError::Full) => Err(MediaError::NoRoom { block: address, page }),
+                    Err(IntentError::Failed) => Err(MediaError::ProgramFailed { block: address, page }),
                 };
-                self.lane(lane).busy_mut(block).programmed(first_page, result);
+                let is_zone = self.lane(lane).zones.is_some();
+                match is_zone {
+                    true => self.lane(lane).busy_mut(block).all_programmed(result),
+                    false => self.lane(lane).busy_mut(block).programmed(first_page, result(first_page)),
+                }
                 self.answer_programs(lane, block);
+                if is_zone {
+                    self.zone_written(lane, block, done.result.is_ok());
+                }
                 self.go_on(lane, block);
+                self.make_places(lane);
             }
             Asked::Discard { lane, block } => {
                 self.discards.end(now);
-                self.lane(lane).busy_mut(block).is_discarding = false;
-                self.go_on(lane, block);
+                self.held_no_more(lane, block, |zones| {
+                    if done.result.is_ok() {
+                        zones.reset(block);
+                    }
+                });
+            }
+            Asked::Reset { token, lane, block } => {
+                let address = DriveMedium::address(lane, block);
+                let result = done.result.map_err(|error| match error {
+                    IntentError::Gone => MediaError::DieOffline { block: address },
+                    IntentError::Failed | IntentError::Full => MediaError::EraseFailed { block: address },
+                });
+                self.answer(token, result, None);
+                self.held_no_more(lane, block, |zones| {
+                    if result.is_ok() {
+                        zones.reset(block);
+                    }
+                });
+            }
+            // One that cannot be finished takes no programs either way.
+            Asked::Finish { lane, block } => {
+                self.held_no_more(lane, block, |zones| zones.finished(block));
             }
             Asked::Flush => {
                 self.end_flush(done.result.is_ok());

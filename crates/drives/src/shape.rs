@@ -1,29 +1,37 @@
+use crate::zoning::ZoneCut;
 use diecut_units::{Geometry, GeometryError, IU_SIZE_BYTES};
 
 /// Smallest and largest erase block.
 const BLOCK_SIZES_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
+/// Largest zone.
+const ZONE_BYTES_MAX: u64 = 1 << 40;
 /// Smallest erase block that is chosen where nobody asks for one.
 const PLANNED_SIZE_MIN_BYTES: u64 = 16 << 20;
 /// Erase blocks that a lane should have, so that one of them is little.
 const PLANNED_BLOCKS: u64 = 1024;
 /// Erase blocks of a lane without which nothing can be cleaned.
-const BLOCKS_MIN: u64 = 8;
+pub(crate) const BLOCKS_MIN: u64 = 8;
 /// Erase blocks of a lane with which a drive is not cut into fewer lanes.
-const SUGGESTED_BLOCKS_MIN: u32 = 64;
+pub(crate) const SUGGESTED_BLOCKS_MIN: u32 = 64;
+/// Most lanes that are chosen where nobody asks for some.
+pub(crate) const LANES_MAX: u16 = 16;
 /// What is left free at both ends of a drive: for labels, and for what others put there.
 pub(crate) const MARGIN_BYTES: u64 = 1 << 20;
 
 /// How a drive is cut: into lanes, which are channels of one die to the rooms above, and erase blocks.
 ///
-/// Erase blocks lie one behind the other, the ones of the first lane first, from 1 MiB on. The last whole MiB of the drive is free.
+/// Erase blocks lie one behind the other, the ones of the first lane first, from 1 MiB on. The last whole MiB of the drive is free. On a drive that is
+/// written in zones each one is a zone, up to its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveShape {
     /// Lanes; each is owned by one shard.
     pub lanes: u16,
-    /// Bytes of an erase block, a power of two.
+    /// Bytes of an erase block: a power of two, or the capacity of a zone.
     pub block_size_bytes: u64,
     /// Erase blocks of each lane.
     pub blocks_per_lane: u32,
+    /// Where they lie in zones, if the drive is written in zones.
+    pub zones: Option<ZoneCut>,
 }
 
 /// Why a drive cannot be cut.
@@ -46,6 +54,32 @@ pub enum ShapeError {
     /// The erase block is no power of two from 1 to 256 MiB.
     #[error("an erase block of {0} bytes: it is a power of two, from 1 MiB to 256 MiB")]
     BlockSize(u64),
+    /// There are too few zones.
+    #[error("the drive has {zones} zones to write in sequence; {lanes} lanes and the labels need {needed}")]
+    TooFewZones {
+        /// What it has.
+        zones: u64,
+        /// Lanes.
+        lanes: u16,
+        /// What it would take.
+        needed: u64,
+    },
+    /// Too few zones may be partly written.
+    #[error(
+        "the drive lets {places} zones be partly written at once; {lanes} lanes need {needed}: catalog, block states and the log of a vSSD write to \
+         several"
+    )]
+    TooFewPlaces {
+        /// What it has.
+        places: u32,
+        /// Lanes.
+        lanes: u16,
+        /// What it would take.
+        needed: u32,
+    },
+    /// A zone ends within an IU.
+    #[error("a zone of {0} bytes: it is whole blocks of 4 KiB")]
+    ZoneCapacity(u64),
     /// Another value is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
@@ -76,7 +110,7 @@ impl DriveShape {
             return Err(ShapeError::TooSmall { size_bytes, lanes, block_size_bytes, needed_bytes });
         }
         let blocks_per_lane = u32::try_from(blocks).unwrap_or(u32::MAX).min(1 << 20);
-        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane };
+        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: None };
         shape.geometry().validate()?;
         Ok(shape)
     }
@@ -87,7 +121,7 @@ impl DriveShape {
     /// # Errors
     /// If the drive is too small for one lane.
     pub fn suggest(size_bytes: u64, block_size_bytes: Option<u64>) -> Result<DriveShape, ShapeError> {
-        let plans = [16, 8, 4, 2].map(|lanes| DriveShape::plan(size_bytes, lanes, block_size_bytes));
+        let plans = [LANES_MAX, 8, 4, 2].map(|lanes| DriveShape::plan(size_bytes, lanes, block_size_bytes));
         let large = plans.into_iter().flatten().find(|shape| shape.blocks_per_lane >= SUGGESTED_BLOCKS_MIN);
         large.map_or_else(|| DriveShape::plan(size_bytes, 1, block_size_bytes), Ok)
     }
@@ -107,21 +141,41 @@ impl DriveShape {
 
     /// Bytes that a drive has at least to hold this shape.
     pub fn needed_bytes(&self) -> u64 {
-        2 * MARGIN_BYTES + u64::from(self.lanes) * u64::from(self.blocks_per_lane) * self.block_size_bytes
+        let blocks = u64::from(self.lanes) * u64::from(self.blocks_per_lane);
+        match self.zones {
+            Some(cut) => (u64::from(cut.first_zone) + blocks) * cut.zone_size_bytes,
+            None => 2 * MARGIN_BYTES + blocks * self.block_size_bytes,
+        }
     }
 
-    /// Whether [`DriveShape::plan`] could have said so.
+    /// Whether [`DriveShape::plan`] or [`crate::Zoning::shape`] could have said so.
     pub(crate) fn is_sound(&self) -> bool {
-        self.block_size_bytes.is_power_of_two()
-            && BLOCK_SIZES_BYTES.contains(&self.block_size_bytes)
-            && u64::from(self.blocks_per_lane) >= BLOCKS_MIN
-            && self.geometry().validate().is_ok()
+        let is_block = match self.zones {
+            Some(cut) => {
+                (1..=cut.zone_size_bytes).contains(&self.block_size_bytes)
+                    && self.block_size_bytes.is_multiple_of(IU_SIZE_BYTES as u64)
+                    && self.block_size_bytes / IU_SIZE_BYTES as u64 <= u64::from(u32::MAX)
+                    && cut.zone_size_bytes <= ZONE_BYTES_MAX
+            }
+            None => {
+                self.block_size_bytes.is_power_of_two() && BLOCK_SIZES_BYTES.contains(&self.block_size_bytes)
+            }
+        };
+        is_block && u64::from(self.blocks_per_lane) >= BLOCKS_MIN && self.geometry().validate().is_ok()
     }
 
     /// Where an erase block of a lane begins.
     pub(crate) fn offset(&self, lane: u16, block: u32) -> u64 {
         let number = u64::from(lane) * u64::from(self.blocks_per_lane) + u64::from(block);
-        MARGIN_BYTES + number * self.block_size_bytes
+        match self.zones {
+            Some(cut) => (u64::from(cut.first_zone) + number) * cut.zone_size_bytes,
+            None => MARGIN_BYTES + number * self.block_size_bytes,
+        }
+    }
+
+    /// Bytes from an erase block to the next one.
+    pub(crate) fn stride_bytes(&self) -> u64 {
+        self.zones.map_or(self.block_size_bytes, |cut| cut.zone_size_bytes)
     }
 }
 

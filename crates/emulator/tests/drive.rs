@@ -1,7 +1,7 @@
 //! The model of a drive: what a flush promises, what a cut takes, and that its lies are lies.
 
-use diecut_emulator::drive::{Drive, DriveProfile, DriveStatistics, Stretch};
-use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
+use diecut_emulator::drive::{Drive, DriveProfile, DriveStatistics, Stretch, ZoneProfile};
+use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork, ZoneCondition};
 use diecut_units::{Buffer, BufferMut, Time};
 use std::collections::BTreeSet;
 
@@ -228,4 +228,104 @@ fn a_cut_keeps_some_of_what_was_under_way() {
         })
         .collect();
     assert_eq!(left, BTreeSet::from([0, 7]), "a write without an answer is there or not");
+}
+
+const ZONE: u64 = 64 << 10;
+
+/// A drive of 16 zones, the first one conventional; 48 KiB of the others can be written, and 3 may be partly written.
+fn zoned(seed: u64) -> Host {
+    let zones =
+        ZoneProfile { size_bytes: ZONE, capacity_bytes: ZONE * 3 / 4, conventional: 1, active_max: 3 };
+    let profile = DriveProfile { zones: Some(zones), ..DriveProfile::nvme(16 * ZONE) };
+    Host { drive: Drive::new(profile, seed), now: Time::ZERO, tokens: 0 }
+}
+
+impl Host {
+    fn zone(&mut self, zone: u64, is_reset: bool) -> Result<(), IntentError> {
+        let (offset, len_bytes) = (zone * ZONE, ZONE);
+        self.ask(match is_reset {
+            true => IntentWork::ResetZone { offset, len_bytes },
+            false => IntentWork::FinishZone { offset, len_bytes },
+        });
+        self.finish().remove(0).result
+    }
+
+    fn condition(&self, zone: usize) -> (u64, ZoneCondition) {
+        let zone = self.drive.zones()[zone];
+        (zone.write_pointer - zone.offset, zone.condition)
+    }
+}
+
+/// Goal: the model refuses what a drive refuses that is written in zones, and says so in its figures.
+#[test]
+fn zones_are_written_at_their_pointers() {
+    let mut host = zoned(1);
+    let failed = Err(IntentError::Failed);
+    assert_eq!(host.write(8192, 1, 2), Ok(()), "a conventional zone takes writes anywhere");
+    assert_eq!(host.write(ZONE + 512, 1, 1), failed);
+    assert_eq!(
+        (host.write(ZONE, 1, 2), host.write(ZONE, 1, 2), host.write(ZONE + 1024, 2, 1)),
+        (Ok(()), failed, Ok(()))
+    );
+    assert_eq!(host.condition(1), (1536, ZoneCondition::Active));
+    assert_eq!(host.write(2 * ZONE, 1, 96), Ok(()), "to its end");
+    assert_eq!(host.condition(2), (49152, ZoneCondition::Full));
+    assert_eq!(host.write(2 * ZONE + 49152, 1, 1), failed, "beyond what can be written");
+    assert_eq!((host.write(3 * ZONE, 1, 1), host.write(4 * ZONE, 1, 1)), (Ok(()), Ok(())));
+    assert_eq!(host.write(5 * ZONE, 1, 1), failed, "a fourth zone");
+    assert_eq!(host.zone(3, false), Ok(()));
+    assert_eq!((host.condition(3).1, host.write(5 * ZONE, 1, 1)), (ZoneCondition::Full, Ok(())));
+    assert_eq!((host.zone(1, true), host.condition(1)), (Ok(()), (0, ZoneCondition::Empty)));
+    assert_eq!((host.zone(0, true), host.zone(0, false)), (failed, failed), "a conventional zone");
+    let did = host.drive.zone_statistics();
+    assert_eq!((did.out_of_order, did.too_many, did.resets, did.finishes, did.active_most), (3, 1, 1, 1, 3));
+    host.drive.break_zone(7, ZoneCondition::ReadOnly);
+    assert_eq!((host.write(7 * ZONE, 1, 1), host.zone(7, true)), (failed, failed));
+}
+
+/// Goal: a cut sets a write pointer back to anywhere from where it was at the last flush, with what lies before it; resets and finishes that were not flushed
+/// may not have been, those that were flushed have.
+#[test]
+fn a_cut_sets_write_pointers_back() {
+    let (mut pointers, mut undone, mut unfinished) = (BTreeSet::new(), 0, 0);
+    for seed in 0..200 {
+        let mut host = zoned(seed);
+        host.write(ZONE, 1, 8).unwrap();
+        host.write(2 * ZONE, 5, 8).unwrap();
+        host.write(3 * ZONE, 5, 8).unwrap();
+        host.zone(3, true).unwrap();
+        host.flush().unwrap();
+        host.write(ZONE + 4096, 2, 8).unwrap();
+        host.write(ZONE + 8192, 3, 8).unwrap();
+        host.zone(2, true).unwrap();
+        host.write(2 * ZONE, 6, 4).unwrap();
+        host.write(3 * ZONE, 7, 2).unwrap();
+        host.zone(3, false).unwrap();
+        host.drive.cut();
+        let (pointer, _) = host.condition(1);
+        assert!((4096..=12288).contains(&pointer) && pointer % 512 == 0, "{pointer}");
+        pointers.insert(pointer);
+        let written = [[1; 8], [2; 8], [3; 8]].concat();
+        let sectors = (pointer / 512) as usize;
+        assert_eq!(host.sectors(ZONE, sectors), written[..sectors], "what lies before the pointer is there");
+        // Of the second zone the old content, or a beginning of the new one.
+        match host.condition(2) {
+            (4096, _) => {
+                undone += 1;
+                assert_eq!(host.sectors(2 * ZONE, 8), [5; 8]);
+            }
+            (pointer, _) => assert!(pointer <= 2048, "{pointer}"),
+        }
+        match host.condition(3) {
+            (49152, condition) => assert_eq!(condition, ZoneCondition::Full),
+            (pointer, _) => {
+                unfinished += 1;
+                assert!(pointer <= 1024, "a reset that was flushed has been: {pointer}");
+            }
+        }
+        assert_eq!(host.zone(1, true), Ok(()));
+        assert_eq!(host.write(ZONE, 9, 1), Ok(()), "each zone can be used again");
+    }
+    assert!(pointers.len() > 10, "{pointers:?}");
+    assert!((50..150).contains(&undone) && (50..150).contains(&unfinished), "{undone}, {unfinished}");
 }

@@ -39,6 +39,20 @@ pub enum IntentWork {
         /// How many.
         len_bytes: u64,
     },
+    /// Forget a whole zone, which is written from its start again then.
+    ResetZone {
+        /// Where the zone begins.
+        offset: u64,
+        /// Its size.
+        len_bytes: u64,
+    },
+    /// Have a zone count as full, although it is not: the drive needs no place for it among its active ones any more.
+    FinishZone {
+        /// Where the zone begins.
+        offset: u64,
+        /// Its size.
+        len_bytes: u64,
+    },
     /// Have everything survive the death of the machine that was written when this intent was given out: by the medium itself, or
     /// by intents that were answered before.
     Sync,

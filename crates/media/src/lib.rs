@@ -11,6 +11,7 @@
 //!   [`Capabilities::unsafe_units`] of the same erase block (lower pages of a shared word line).
 //! - A medium with a volatile cache ([`Capabilities::volatile_cache`]) promises less: a cut takes any subset of the sectors of 512 bytes that
 //!   were programmed since the last complete flush, of programs that were answered, too.
+//! - A medium may say that pages of an erase block were not programmed ([`MediaError::Erased`]) of which it knows that, also after it was opened.
 //! - A medium without OOB areas ([`diecut_units::Geometry::has_oob`]) does not know what was programmed before it was opened: an erase block
 //!   is erased before it is programmed again, and what was not programmed reads as anything.
 //! - An erase block with a program that was cut takes no more programs before it is erased.
@@ -35,6 +36,7 @@ mod contract;
 mod divide;
 mod error;
 mod intent;
+mod zone;
 
 pub use capabilities::{Capabilities, DieTimes};
 pub use command::{Command, Completion, MediaToken, Operation, PayloadParts};
@@ -42,3 +44,4 @@ pub use contract::Media;
 pub use divide::Divide;
 pub use error::MediaError;
 pub use intent::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
+pub use zone::{Zone, ZoneCondition};

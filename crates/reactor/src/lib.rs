@@ -35,6 +35,7 @@ mod shares;
 mod upkeep;
 mod wire;
 mod worker;
+mod zones;
 
 pub use connection::BYTES_PER_TURN;
 pub use doors::ConnectionLimits;

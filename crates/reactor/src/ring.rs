@@ -1,5 +1,6 @@
 //! Intents of a drive on an io_uring: many at once, and nobody waits in a system call.
 
+use crate::zones::{ZoneThread, ZoneWork};
 use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
 use diecut_units::{Buffer, BufferMut, BufferPool, Slab};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -19,6 +20,9 @@ const ALIGNMENT_BYTES: usize = 512;
 /// The file, as the ring knows it.
 const FILE: types::Fixed = types::Fixed(0);
 
+/// What the kernel gives back with a read of the bell of zones. Commands have lower numbers.
+const BELL: u64 = 1 << 32;
+
 /// Whether bytes go through the kernel's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
@@ -36,7 +40,9 @@ pub enum PageCache {
 pub struct DriveRing {
     ring: IoUring,
     /// Kept open for the ring.
-    _file: File,
+    file: File,
+    /// Who works on zones, once there was something to do.
+    zones: Option<Zones>,
     under_way: Slab<UnderWay>,
     /// Of what the kernel has no room for.
     waiting: VecDeque<Intent>,
@@ -46,6 +52,16 @@ pub struct DriveRing {
     pool: BufferPool,
     /// Lists of parts that were used.
     lists: Vec<Vec<libc::iovec>>,
+}
+
+/// The thread that works on zones, as the ring has it.
+struct Zones {
+    thread: ZoneThread,
+    under_way: u32,
+    /// Where the kernel puts what it reads of the bell. Apart, so that it stays where it is.
+    bell: Box<[u8; 8]>,
+    /// Whether the kernel reads it.
+    is_listening: bool,
 }
 
 /// A command that the kernel has.
@@ -107,7 +123,8 @@ impl DriveRing {
         ring.submitter().register_files(&[own.as_raw_fd(), file.as_raw_fd()]).map_err(refused)?;
         Ok(DriveRing {
             ring,
-            _file: own,
+            file: own,
+            zones: None,
             under_way: Slab::new(),
             waiting: VecDeque::new(),
             unsubmitted: 0,
@@ -118,15 +135,52 @@ impl DriveRing {
 
     /// Whether nothing is under way or waits.
     pub fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && self.waiting.is_empty()
+        self.under_way.is_empty() && self.waiting.is_empty() && self.zones_under_way() == 0
+    }
+
+    fn zones_under_way(&self) -> u32 {
+        self.zones.as_ref().map_or(0, |zones| zones.under_way)
+    }
+
+    /// Has something done to a zone.
+    fn begin_zone(&mut self, token: IntentToken, work: ZoneWork, offset: u64, len: u64) {
+        let zones = self.zones.get_or_insert_with(|| Zones {
+            thread: ZoneThread::start(&self.file).expect("a server can have one more thread"),
+            under_way: 0,
+            bell: Box::new([0; 8]),
+            is_listening: false,
+        });
+        zones.thread.push(token, work, offset, len);
+        zones.under_way += 1;
+        self.listen();
+    }
+
+    /// Has the kernel tell of zones, as it does of commands.
+    fn listen(&mut self) {
+        let Some(zones) = self.zones.as_mut().filter(|zones| zones.under_way > 0 && !zones.is_listening)
+        else {
+            return;
+        };
+        zones.is_listening = true;
+        let bell = types::Fd(zones.thread.bell());
+        let entry = opcode::Read::new(bell, zones.bell.as_mut_ptr(), 8).build().user_data(BELL);
+        self.push_entry(&entry);
     }
 
     /// Takes an intent. The kernel has it after the next [`DriveRing::submit`], or before.
     pub fn push(&mut self, intent: Intent) {
-        if self.under_way.len() >= ENTRIES as usize || !self.waiting.is_empty() {
-            return self.waiting.push_back(intent);
+        match intent.work {
+            IntentWork::ResetZone { offset, len_bytes } => {
+                self.begin_zone(intent.token, ZoneWork::Reset, offset, len_bytes);
+            }
+            IntentWork::FinishZone { offset, len_bytes } => {
+                self.begin_zone(intent.token, ZoneWork::Finish, offset, len_bytes);
+            }
+            _ if self.under_way.len() >= ENTRIES as usize || !self.waiting.is_empty() => {
+                self.waiting.push_back(intent);
+            }
+            _ => self.begin(intent),
         }
-        self.begin(intent);
     }
 
     fn begin(&mut self, intent: Intent) {
@@ -145,6 +199,9 @@ impl DriveRing {
             }
             IntentWork::Discard { offset, len_bytes } => Work::Discard { offset, len: len_bytes },
             IntentWork::Sync => Work::Sync,
+            IntentWork::ResetZone { .. } | IntentWork::FinishZone { .. } => {
+                unreachable!("the thread has them")
+            }
         };
         let index = self.under_way.insert(UnderWay { token: intent.token, work, transferred: 0 });
         self.give(index);
@@ -164,9 +221,13 @@ impl DriveRing {
     /// Gives the kernel what is left of a command.
     fn give(&mut self, index: u32) {
         let entry = self.under_way.get_mut(index).expect("it is under way").entry().user_data(index.into());
-        // SAFETY: what the entry points to belongs to the command, which stays in `under_way` until the kernel has ended it: `drop` waits
-        // for all. Buffers do not move with their handles, and lists lie apart.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+        self.push_entry(&entry);
+    }
+
+    fn push_entry(&mut self, entry: &squeue::Entry) {
+        // SAFETY: what the entry points to belongs to the command, which stays in `under_way` until the kernel has ended it, or to `zones`:
+        // `drop` waits for all. Buffers do not move with their handles, and lists and the bell lie apart.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.enter(0).expect("a ring that was made takes what it is given");
         }
         self.unsubmitted += 1;
@@ -199,8 +260,10 @@ impl DriveRing {
 
     /// Appends what is done. Costs no system call.
     pub fn take_done(&mut self, done: &mut Vec<IntentDone>) {
-        while let Some((index, result)) = self.next_ended() {
-            if let Some(answer) = self.end(index, result) {
+        while let Some((number, result)) = self.next_ended() {
+            if number == BELL {
+                self.end_zones(done);
+            } else if let Some(answer) = self.end(number as u32, result) {
                 done.push(answer);
             }
         }
@@ -211,15 +274,27 @@ impl DriveRing {
         }
     }
 
-    fn next_ended(&mut self) -> Option<(u32, i32)> {
+    fn next_ended(&mut self) -> Option<(u64, i32)> {
         let entry = self.ring.completion().next()?;
-        Some((entry.user_data() as u32, entry.result()))
+        Some((entry.user_data(), entry.result()))
+    }
+
+    /// The bell of zones rang.
+    fn end_zones(&mut self, done: &mut Vec<IntentDone>) {
+        if let Some(zones) = &mut self.zones {
+            zones.is_listening = false;
+            while let Some(answer) = zones.thread.take_done() {
+                zones.under_way -= 1;
+                done.push(answer);
+            }
+        }
+        self.listen();
     }
 
     /// Tells the kernel of all that was taken, and waits until at least one command is done, where one is under way. For those who have
     /// nothing else to wait for.
     pub fn submit_and_wait(&mut self) {
-        if !self.under_way.is_empty() {
+        if !self.under_way.is_empty() || self.zones_under_way() > 0 {
             self.unsubmitted = 0;
             self.enter(1).expect("a ring that was made can be waited for");
         }
@@ -357,7 +432,7 @@ impl Drop for DriveRing {
     /// The kernel has buffers of commands under way: they stay until these have ended.
     fn drop(&mut self) {
         self.waiting.clear();
-        while !self.under_way.is_empty() {
+        while !self.under_way.is_empty() || self.zones_under_way() > 0 {
             if self.enter(1).is_err() {
                 // Nobody can say what the kernel still writes to: the process does not go on.
                 std::process::abort();

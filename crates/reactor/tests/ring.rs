@@ -405,3 +405,36 @@ fn a_ring_keeps_its_lock() {
     drop(ring);
     open().try_lock().expect("who ends in order lets go at once");
 }
+
+/// Goal: work on zones goes to the kernel beside the ring, wakes it, and is answered once for each; a ring that goes away waits for it. Method: a file, which
+/// has no zones, with reads between.
+#[test]
+fn work_on_zones_is_answered() {
+    let file = file(1 << 20);
+    let mut ring = ring(&file);
+    let zone = |token: u64| {
+        let (offset, len_bytes) = (token << 16, 1 << 16);
+        let work = match token % 2 {
+            0 => IntentWork::ResetZone { offset, len_bytes },
+            _ => IntentWork::FinishZone { offset, len_bytes },
+        };
+        Intent { token: IntentToken(token), work }
+    };
+    assert_eq!(execute(&mut ring, zone(5).work).result, Err(IntentError::Failed), "a file has no zones");
+    for token in 0..8 {
+        ring.push(zone(token));
+        let buffer = BufferMut::copy_from(&vec![9; 4096]);
+        ring.push(Intent { token: IntentToken(100 + token), work: IntentWork::Read { offset: 0, buffer } });
+    }
+    let mut done = Vec::new();
+    while !ring.is_idle() {
+        ring.submit_and_wait();
+        ring.take_done(&mut done);
+    }
+    let mut tokens: Vec<u64> = done.iter().map(|done| done.token.0).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (0..8).chain(100..108).collect::<Vec<u64>>());
+    assert!(done.iter().all(|done| done.result.is_ok() == (done.token.0 >= 100)));
+    (0..4).for_each(|token| ring.push(zone(token)));
+    drop(ring);
+}

@@ -124,6 +124,9 @@ impl Works {
             }
             // Advice.
             IntentWork::Discard { .. } => {}
+            IntentWork::ResetZone { .. } | IntentWork::FinishZone { .. } => {
+                unreachable!("zones of a namespace are nobody's medium yet")
+            }
             IntentWork::Sync => tasks.push(Task::Flush { covers: 0 }),
         }
         if tasks.is_empty() {

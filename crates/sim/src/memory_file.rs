@@ -31,6 +31,7 @@ impl MemoryFile {
                 let whole = offset.div_ceil(PAGE_SIZE_BYTES)..(offset + len_bytes) / PAGE_SIZE_BYTES;
                 self.pages.retain(|page, _| !whole.contains(page));
             }
+            IntentWork::ResetZone { .. } | IntentWork::FinishZone { .. } => panic!("a file has no zones"),
             IntentWork::Sync => {}
         }
         done

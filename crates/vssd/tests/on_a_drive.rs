@@ -4,8 +4,8 @@
 //! some moment the power goes, or the process dies, and everything is opened again. What a complete flush covered is there, what a complete sync says is
 //! allocated or free is so, nobody reads what was never his, and descriptions are those that were given.
 
-use diecut_drives::{DriveMedium, DriveShape};
-use diecut_emulator::drive::{Drive, DriveProfile, Stretch};
+use diecut_drives::{DriveMedium, DriveShape, Zoning};
+use diecut_emulator::drive::{Drive, DriveProfile, Stretch, ZoneProfile};
 use diecut_media::Media;
 use diecut_spec::Isolation;
 use diecut_testing::Random;
@@ -23,7 +23,27 @@ const VSSDS: usize = 2;
 
 type World = PoolWorld<Driven<DriveMedium, Drive>>;
 
+/// A drive that is written in zones.
+fn zoned(size_bytes: u64) -> DriveProfile {
+    let zones = ZoneProfile {
+        size_bytes: 1 << 20,
+        capacity_bytes: (1 << 20) - 4096,
+        conventional: 0,
+        active_max: 64,
+    };
+    DriveProfile { zones: Some(zones), ..DriveProfile::nvme(size_bytes) }
+}
+
 fn opened(drive: Drive) -> Driven<DriveMedium, Drive> {
+    if let Some(zones) = drive.profile().zones {
+        let statistics = drive.zone_statistics();
+        assert_eq!((statistics.out_of_order, statistics.too_many), (0, 0), "the drive refused writes");
+        let (zone_size_bytes, active_max) = (zones.size_bytes, zones.active_max);
+        let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: drive.zones() };
+        let shape = zoning.shape(Some(LANES)).unwrap();
+        let medium = DriveMedium::zoned(shape, !drive.profile().is_durable_at_once, &zoning, 8);
+        return Driven::new(medium, drive);
+    }
     let shape = DriveShape::plan(drive.profile().size_bytes, LANES, Some(1 << 20)).unwrap();
     let medium = DriveMedium::new(shape, !drive.profile().is_durable_at_once, true);
     Driven::new(medium, drive)
@@ -108,7 +128,11 @@ fn content(id: VssdId, sequence: u64, iu: u32) -> Vec<u8> {
 
 impl Story {
     fn new(seed: u64, size_bytes: u64) -> Story {
-        let mut world = make(seed, DriveProfile::nvme(size_bytes));
+        Story::on(DriveProfile::nvme(size_bytes), seed)
+    }
+
+    fn on(profile: DriveProfile, seed: u64) -> Story {
+        let (mut world, size_bytes) = (make(seed, profile), profile.size_bytes);
         let ids: Vec<VssdId> = (0..VSSDS)
             .map(|_| world.pool.alloc_vssd(Isolation::Channel, 0, size_bytes / 4).unwrap())
             .collect();
@@ -373,7 +397,14 @@ impl Story {
 
 /// One story: several lives with a cut, or the death of the process, between them.
 fn story(seed: u64) {
-    let mut story = Story::new(seed, SIZE_BYTES);
+    lives(Story::new(seed, SIZE_BYTES), seed);
+}
+
+fn story_on_zones(seed: u64) {
+    lives(Story::on(zoned(SIZE_BYTES), seed), seed);
+}
+
+fn lives(mut story: Story, seed: u64) {
     for life in 0..4 {
         for _ in 0..20 + story.random.below(250) {
             story.act();
@@ -426,6 +457,12 @@ fn what_was_promised_is_there_after_cuts() {
     stories(0..depth(150, 5_000));
 }
 
+/// Goal: the same on a drive that is written in zones, where a cut sets write pointers back and an erase destroys at once.
+#[test]
+fn what_was_promised_is_there_on_zones() {
+    (0..depth(150, 5_000)).for_each(story_on_zones);
+}
+
 #[test]
 fn tables_that_a_cut_left_in_part_are_never_completed() {
     (0..depth(150, 5_000)).for_each(short_lives);
@@ -445,6 +482,10 @@ fn planted_bugs_are_noticed() {
         "vssd: free forgotten",
     ] {
         is_noticed(name, || stories(0..60));
+    }
+    // On zones an erase destroys what lies there: before the free is durable it is somebody's.
+    for name in ["vssd: erase before free durable", "drives: a write pointer counts as flushed"] {
+        is_noticed(name, || (0..60).for_each(story_on_zones));
     }
     is_noticed("vssd: tables of two lives are one", || (0..600).for_each(short_lives));
 }

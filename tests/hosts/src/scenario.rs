@@ -47,7 +47,7 @@ pub enum Kernels {
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 10] = [
+pub static SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
@@ -128,6 +128,18 @@ pub static SCENARIOS: [Scenario; 10] = [
         check_count_min: 40,
         two_paths: false,
         needs_programs: false,
+        kernels: Kernels::Newest,
+        shards: None,
+        processor_count: 1,
+    },
+    Scenario {
+        name: "zoned-drive",
+        script: "zoned-drive.sh",
+        purpose: "a server inside of the guest on a drive that is written in zones: formatted, overwritten, killed with signal 9 under load",
+        time_limit: Duration::from_secs(900),
+        check_count_min: 20,
+        two_paths: false,
+        needs_programs: true,
         kernels: Kernels::Newest,
         shards: None,
         processor_count: 1,

@@ -1,10 +1,11 @@
 use super::contents::{Class, Contents};
 use super::open::{Access, LocalDevice};
+use super::zone_labels::{Direct, InZones};
 use diecut_drives::{Label, LabelCopy, LabelError};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use uuid::Uuid;
 
 /// Bytes that are zeroed at once.
@@ -36,6 +37,39 @@ pub trait LabelPlace {
     /// # Errors
     /// What the drive says. What was written before may be lost then, whatever a later call says.
     fn flush(&mut self) -> io::Result<()>;
+
+    /// Fills a buffer with a copy of the label.
+    ///
+    /// # Errors
+    /// What the drive says.
+    fn read_copy(&self, copy: LabelCopy, into: &mut [u8]) -> io::Result<()> {
+        self.read(copy.offset(self.size_bytes()), into)
+    }
+
+    /// Writes a copy of the label.
+    ///
+    /// # Errors
+    /// What the drive says.
+    fn write_copy(&mut self, copy: LabelCopy, bytes: &[u8]) -> io::Result<()> {
+        self.write(copy.offset(self.size_bytes()), bytes)
+    }
+
+    /// Zeroes what is recognized, and both margins, durably: nobody else takes the drive for theirs afterwards.
+    ///
+    /// # Errors
+    /// What the drive says.
+    fn clear(&mut self, contents: &Contents) -> io::Result<()> {
+        let size_bytes = self.size_bytes();
+        // Signatures lie at the ends, or in blocks of their own.
+        let end = LabelCopy::Second.offset(size_bytes);
+        zero(self, 0, MARGIN_BYTES)?;
+        zero(self, end, size_bytes - end)?;
+        for offset in contents.found.iter().flat_map(|found| &found.offsets) {
+            let begin = offset / BLOCK_BYTES * BLOCK_BYTES;
+            zero(self, begin, BLOCK_BYTES.min(size_bytes - begin))?;
+        }
+        self.flush()
+    }
 }
 
 /// The label of a drive, as it lies there.
@@ -144,7 +178,7 @@ pub fn read_label(place: &impl LabelPlace) -> Result<FoundLabel, LabelingError> 
     }
     let copy = |copy: LabelCopy| {
         let mut bytes = vec![0; Label::SIZE_BYTES];
-        place.read(copy.offset(size_bytes), &mut bytes).map(|()| bytes)
+        place.read_copy(copy, &mut bytes).map(|()| bytes)
     };
     let (first, second) = match (copy(LabelCopy::First), copy(LabelCopy::Second)) {
         (Err(error), Err(_)) => return Err(failed("read")(error)),
@@ -191,11 +225,11 @@ pub fn change_label(place: &mut impl LabelPlace, label: &Label) -> Result<(), La
 
 fn write_copies(place: &mut impl LabelPlace, label: &Label, first: LabelCopy) -> Result<(), LabelingError> {
     let bytes = label.encode();
-    place.write(first.offset(place.size_bytes()), &bytes).map_err(failed("written"))?;
+    place.write_copy(first, &bytes).map_err(failed("written"))?;
     if !diecut_units::mutant!("devices: both copies of a label are written before a flush") {
         place.flush().map_err(failed("flushed"))?;
     }
-    place.write(first.other().offset(place.size_bytes()), &bytes).map_err(failed("written"))?;
+    place.write_copy(first.other(), &bytes).map_err(failed("written"))?;
     place.flush().map_err(failed("flushed"))
 }
 
@@ -213,7 +247,7 @@ pub fn format(
     fill: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), LabelingError> {
     check_format(place, contents, label, force)?;
-    clear(place, contents)?;
+    place.clear(contents).map_err(failed("written"))?;
     fill().map_err(LabelingError::Filling)?;
     write_copies(place, label, LabelCopy::First)
 }
@@ -248,26 +282,13 @@ pub fn check_format(
     Ok(())
 }
 
-fn clear(place: &mut impl LabelPlace, contents: &Contents) -> Result<(), LabelingError> {
-    let size_bytes = place.size_bytes();
-    // Nobody else takes the drive for theirs afterwards. Signatures lie at the ends, or in blocks of their own.
-    let end = LabelCopy::Second.offset(size_bytes);
-    zero(place, 0, MARGIN_BYTES)?;
-    zero(place, end, size_bytes - end)?;
-    for offset in contents.found.iter().flat_map(|found| &found.offsets) {
-        let begin = offset / BLOCK_BYTES * BLOCK_BYTES;
-        zero(place, begin, BLOCK_BYTES.min(size_bytes - begin))?;
-    }
-    place.flush().map_err(failed("flushed"))
-}
-
-fn zero(place: &mut impl LabelPlace, begin: u64, len: u64) -> Result<(), LabelingError> {
+fn zero<P: LabelPlace + ?Sized>(place: &mut P, begin: u64, len: u64) -> io::Result<()> {
     let zeros = vec![0; PIECE_BYTES as usize];
     let end = begin + len;
     let mut at = begin;
     while at < end {
         let piece = (end - at).min(PIECE_BYTES);
-        place.write(at, &zeros[..piece as usize]).map_err(failed("written"))?;
+        place.write(at, &zeros[..piece as usize])?;
         at += piece;
     }
     Ok(())
@@ -297,12 +318,70 @@ impl LabelPlace for Buffered {
     }
 }
 
+/// Where the labels of a local device lie.
+enum OwnPlace {
+    Buffered(Buffered),
+    InZones(InZones<Direct>),
+}
+
+impl OwnPlace {
+    fn place(&self) -> &dyn LabelPlace {
+        match self {
+            OwnPlace::Buffered(place) => place,
+            OwnPlace::InZones(place) => place,
+        }
+    }
+
+    fn place_mut(&mut self) -> &mut dyn LabelPlace {
+        match self {
+            OwnPlace::Buffered(place) => place,
+            OwnPlace::InZones(place) => place,
+        }
+    }
+}
+
+impl LabelPlace for OwnPlace {
+    fn size_bytes(&self) -> u64 {
+        self.place().size_bytes()
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.place().read(offset, into)
+    }
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.place_mut().write(offset, bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.place_mut().flush()
+    }
+    fn read_copy(&self, copy: LabelCopy, into: &mut [u8]) -> io::Result<()> {
+        self.place().read_copy(copy, into)
+    }
+    fn write_copy(&mut self, copy: LabelCopy, bytes: &[u8]) -> io::Result<()> {
+        self.place_mut().write_copy(copy, bytes)
+    }
+    fn clear(&mut self, contents: &Contents) -> io::Result<()> {
+        self.place_mut().clear(contents)
+    }
+}
+
 impl LocalDevice {
     /// Opened once more, by its number: the name may be another file's by now.
-    fn buffered(&self) -> Result<Buffered, LabelingError> {
+    fn label_place(&self) -> Result<OwnPlace, LabelingError> {
         let path = format!("/proc/self/fd/{}", self.file().as_raw_fd());
-        let opened = OpenOptions::new().read(true).write(self.access() == Access::Own).open(path);
-        Ok(Buffered { file: opened.map_err(failed("opened"))?, size_bytes: self.properties().size_bytes })
+        let size_bytes = self.properties().size_bytes;
+        let mut options = OpenOptions::new();
+        options.read(true).write(self.access() == Access::Own);
+        Ok(match self.zoning().map_err(failed("found among its zones"))? {
+            Some(zoning) => {
+                options.custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32);
+                let file = options.open(path).map_err(failed("opened"))?;
+                OwnPlace::InZones(InZones::new(Direct(file), size_bytes, zoning))
+            }
+            None => {
+                let file = options.open(path).map_err(failed("opened"))?;
+                OwnPlace::Buffered(Buffered { file, size_bytes })
+            }
+        })
     }
 
     /// Its label.
@@ -310,7 +389,7 @@ impl LocalDevice {
     /// # Errors
     /// See [`read_label`].
     pub fn label(&self) -> Result<FoundLabel, LabelingError> {
-        read_label(&self.buffered()?)
+        read_label(&self.label_place()?)
     }
 
     /// Makes it a device of diecut; see [`format()`]. It looks by itself at what lies there, before and afterwards. `fill` has it to itself.
@@ -341,7 +420,7 @@ impl LocalDevice {
     /// # Errors
     /// What [`format()`] refuses.
     pub fn check_format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
-        check_format(&self.buffered()?, &self.look()?, label, force)
+        check_format(&self.label_place()?, &self.look()?, label, force)
     }
 
     /// Zeroes what is recognized on it, and both of its margins: the first step of [`LocalDevice::format`], where several drives are formatted
@@ -354,7 +433,8 @@ impl LocalDevice {
     /// If it was opened to look at only.
     pub fn clear(&self) -> Result<(), LabelingError> {
         assert_eq!(self.access(), Access::Own, "what is written to is owned");
-        clear(&mut self.buffered()?, &self.look()?)
+        let contents = self.look()?;
+        self.label_place()?.clear(&contents).map_err(failed("written"))
     }
 
     /// Gives it a label, the last step, when what that promises is there.
@@ -366,7 +446,7 @@ impl LocalDevice {
     /// If it was opened to look at only.
     pub fn give_label(&self, label: &Label) -> Result<(), LabelingError> {
         assert_eq!(self.access(), Access::Own, "what is written to is owned");
-        write_copies(&mut self.buffered()?, label, LabelCopy::First)?;
+        write_copies(&mut self.label_place()?, label, LabelCopy::First)?;
         let rest = self.look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
         let rest: Vec<String> = rest.map(|found| found.words()).collect();
         if rest.is_empty() { Ok(()) } else { Err(LabelingError::Remains(rest)) }
@@ -381,6 +461,6 @@ impl LocalDevice {
     /// If it was opened to look at only.
     pub fn change_label(&self, label: &Label) -> Result<(), LabelingError> {
         assert_eq!(self.access(), Access::Own, "what is written to is owned");
-        change_label(&mut self.buffered()?, label)
+        change_label(&mut self.label_place()?, label)
     }
 }

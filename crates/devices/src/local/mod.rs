@@ -9,9 +9,12 @@ mod open;
 mod properties;
 mod sysfs;
 mod users;
+mod zone_labels;
+mod zones;
 
 pub use contents::{Class, Contents, Found, Source, Unreadable, Wipefs};
 pub use error::LocalError;
 pub use labels::{FoundLabel, LabelPlace, LabelingError, OtherCopy, change_label, format, read_label};
 pub use open::{Access, LocalDevice};
 pub use properties::{DriveKind, Properties};
+pub use zones::{finish_zone, reset_zones};

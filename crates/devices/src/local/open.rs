@@ -2,6 +2,7 @@ use super::contents::Contents;
 use super::error::LocalError;
 use super::properties::{DriveKind, Properties, punches};
 use super::users::Subject;
+use diecut_drives::{DriveShape, Zoning};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -111,6 +112,41 @@ impl LocalDevice {
     /// What the kernel says of it.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// Its zones as they are now, if it is written in zones only.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn zoning(&self) -> io::Result<Option<Zoning>> {
+        if !self.properties.is_written_in_zones() {
+            return Ok(None);
+        }
+        let [active_max, open_max] = [self.properties.active_zones_max, self.properties.open_zones_max]
+            .map(|max| max.unwrap_or(0).try_into().unwrap_or(u32::MAX));
+        super::zones::zoning(&self.file, active_max, open_max).map(Some)
+    }
+
+    /// How it is cut: into as many lanes and erase blocks of such a size as are asked for, or as suits it.
+    ///
+    /// # Errors
+    /// In words, if it cannot be cut like that.
+    pub fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
+        let zoning = self.zoning().map_err(|error| format!("its zones cannot be asked for: {error}"))?;
+        let size_bytes = self.properties.size_bytes;
+        let shape = match (zoning, lanes) {
+            (Some(zoning), _) => zoning.shape(lanes),
+            (None, Some(lanes)) => DriveShape::plan(size_bytes, lanes, block_size_bytes),
+            (None, None) => DriveShape::suggest(size_bytes, block_size_bytes),
+        };
+        let shape = shape.map_err(|error| error.to_string())?;
+        match block_size_bytes.filter(|asked| shape.zones.is_some() && *asked != shape.block_size_bytes) {
+            Some(asked) => Err(format!(
+                "an erase block of {asked} bytes is asked for, and an erase block of a zoned drive is a zone, which takes {} bytes",
+                shape.block_size_bytes
+            )),
+            None => Ok(shape),
+        }
     }
 
     /// What lies on it.

@@ -50,6 +50,14 @@ pub struct Properties {
     pub is_rotational: Option<bool>,
     /// `none`, `host-aware` or `host-managed`.
     pub zoned: Option<String>,
+    /// Of a zoned drive: its zones.
+    pub zones: Option<u64>,
+    /// Of a zoned drive: bytes from a zone to the next one.
+    pub zone_bytes: Option<u64>,
+    /// Zones that may be partly written at once; 0 where there is no limit.
+    pub active_zones_max: Option<u64>,
+    /// Zones that may be open at once; 0 where there is no limit.
+    pub open_zones_max: Option<u64>,
     /// Whether the kernel lets nobody write to it.
     pub is_read_only: bool,
     /// What its maker calls it.
@@ -76,18 +84,28 @@ impl Properties {
         })
     }
 
-    /// The zones that it has, if it has any.
-    pub fn zones(&self) -> Option<&str> {
+    /// Whether it is written in zones only.
+    pub fn is_written_in_zones(&self) -> bool {
+        self.zoned.as_deref() == Some("host-managed")
+    }
+
+    /// What kind of zones it has, if it has any.
+    pub fn kind_of_zones(&self) -> Option<&str> {
         self.zoned.as_deref().filter(|zoned| *zoned != "none")
     }
 
     /// What of it speaks against its being a device of diecut, in words.
     pub fn against(&self) -> Vec<String> {
         let mut against = Vec::new();
-        if let Some(zoned) = self.zones() {
-            against.push(format!(
-                "it is zoned ({zoned}): it is written in zones only, and erase blocks do not follow them yet"
-            ));
+        if let Some(zoned) = self.kind_of_zones().filter(|_| !self.is_written_in_zones()) {
+            against
+                .push(format!("it is zoned ({zoned}): only zones that are host-managed can be erase blocks"));
+        }
+        if self.is_written_in_zones() && self.kind == DriveKind::Partition {
+            against.push("it is a part of a zoned drive: labels lie in zones of the whole one".to_owned());
+        }
+        if self.is_written_in_zones() && !self.takes_direct {
+            against.push("it is zoned, and takes no commands past the page cache".to_owned());
         }
         if self.is_read_only {
             against.push("the kernel takes no writes to it".to_owned());
@@ -115,6 +133,10 @@ impl Properties {
             write_zeroes_max_bytes: None,
             is_rotational: None,
             zoned: None,
+            zones: None,
+            zone_bytes: None,
+            active_zones_max: None,
+            open_zones_max: None,
             is_read_only: false,
             model: None,
             serial: None,
@@ -130,6 +152,8 @@ fn of_block_device(sysfs: &Sysfs, size_bytes: u64, takes_direct: bool) -> Proper
     let kind = if sysfs.is_partition() { DriveKind::Partition } else { DriveKind::Block };
     let is_set = |name: &str| sysfs.queue(name).map(|value| value != 0);
     let behind = sysfs.text(&["loop/backing_file"]).map(|file| format!("loop device of {file}"));
+    let zoned = sysfs.text(&["queue/zoned"]);
+    let is_zoned = zoned.as_deref().is_some_and(|zoned| zoned != "none");
     let mapped = || sysfs.text(&["dm/name"]).map(|name| format!("device mapper, {name}"));
     Properties {
         logical_block_bytes: sysfs
@@ -145,7 +169,11 @@ fn of_block_device(sysfs: &Sysfs, size_bytes: u64, takes_direct: bool) -> Proper
         discard_max_bytes: sysfs.queue("discard_max_bytes"),
         write_zeroes_max_bytes: sysfs.queue("write_zeroes_max_bytes"),
         is_rotational: is_set("rotational"),
-        zoned: sysfs.text(&["queue/zoned"]),
+        zones: sysfs.queue("nr_zones").filter(|_| is_zoned),
+        zone_bytes: sysfs.queue("chunk_sectors").filter(|_| is_zoned).map(|sectors| sectors * 512),
+        active_zones_max: sysfs.queue("max_active_zones").filter(|_| is_zoned),
+        open_zones_max: sysfs.queue("max_open_zones").filter(|_| is_zoned),
+        zoned,
         is_read_only: sysfs.text(&["ro"]).is_some_and(|text| text == "1"),
         model: sysfs.text(&["device/model", "device/name"]).or(behind).or_else(mapped),
         serial: sysfs.text(&["device/serial", "serial"]).or_else(|| sysfs.scsi_serial()),

@@ -35,7 +35,9 @@ fn execute(file: &File, intent: Intent) -> IntentDone {
                 offset += part.len() as u64;
             }
         }
-        IntentWork::Discard { .. } => unreachable!("this medium gives no such advice"),
+        IntentWork::Discard { .. } | IntentWork::ResetZone { .. } | IntentWork::FinishZone { .. } => {
+            unreachable!("this medium asks for nothing of that")
+        }
         IntentWork::Sync => file.sync_data().unwrap(),
     }
     done

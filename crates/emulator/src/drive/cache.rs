@@ -88,6 +88,38 @@ impl Cache {
         self.lose(u64::MAX, image, random);
     }
 
+    /// Counts something that a flush is to cover beside writes.
+    pub(super) fn count(&mut self) -> u64 {
+        self.answered += 1;
+        self.answered
+    }
+
+    fn of(&self, range: Range<u64>) -> impl Iterator<Item = &Cached> {
+        self.writes.iter().filter(move |write| range.contains(&write.offset))
+    }
+
+    /// The first byte of some that is in no other place.
+    pub(super) fn first_in(&self, range: Range<u64>) -> Option<u64> {
+        self.of(range).map(|write| write.offset).min()
+    }
+
+    /// The end of the last one.
+    pub(super) fn end_in(&self, range: Range<u64>) -> u64 {
+        self.of(range).map(|write| write.offset + write.bytes.len() as u64).max().unwrap_or(0)
+    }
+
+    /// Writes of a range go to where they belong, as far as they lie before a place; the rest is gone.
+    pub(super) fn write_out(&mut self, range: Range<u64>, until: u64, image: &mut Image) {
+        self.writes.retain(|write| {
+            if !range.contains(&write.offset) {
+                return true;
+            }
+            let left = until.saturating_sub(write.offset).min(write.bytes.len() as u64);
+            image.write(write.offset, &write.bytes[..left as usize]);
+            false
+        });
+    }
+
     /// Bytes were discarded.
     pub(super) fn forget(&mut self, range: Range<u64>) {
         let mut left = VecDeque::new();

@@ -48,6 +48,18 @@ impl Image {
         }
     }
 
+    /// Takes out what lies in a range.
+    pub(super) fn take(&mut self, range: Range<u64>) -> Image {
+        let mut taken = self.sectors.split_off(&(range.start / SECTOR_SIZE_BYTES));
+        self.sectors.append(&mut taken.split_off(&(range.end / SECTOR_SIZE_BYTES)));
+        Image { sectors: taken }
+    }
+
+    /// Puts it back.
+    pub(super) fn put(&mut self, mut taken: Image) {
+        self.sectors.append(&mut taken.sectors);
+    }
+
     pub(super) fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         for (index, part) in bytes.chunks_mut(SECTOR_SIZE_BYTES as usize).enumerate() {

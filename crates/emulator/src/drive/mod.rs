@@ -1,23 +1,27 @@
 //! A drive that hides its flash, as a model: what a file, a block device or a remote namespace does to who trusts it.
 //!
 //! It carries out [`Intent`]s in virtual time. Writes lie in a volatile cache until a flush that began after them is complete; a cut takes any
-//! subset of their sectors of 512 bytes. What was never written, or was discarded, reads as anything. [`DriveFaults`] says what else
+//! subset of their sectors of 512 bytes. A drive may have zones ([`ZoneProfile`]): it refuses what is not written at a write pointer, and a cut sets the pointer
+//! back to anywhere from where it was at the last flush on. What was never written, or was discarded, reads as anything. [`DriveFaults`] says what else
 //! goes wrong: refused commands, stalls, a drive that is gone, and the lies of real drives.
 
 mod cache;
 mod faults;
 mod image;
+mod zones;
 
 pub use faults::{DriveFaults, DriveLies, Stretch};
+pub use zones::{ZoneProfile, ZoneStatistics};
 
 use cache::{Cache, Fate};
-use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
+use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork, Zone, ZoneCondition};
 use diecut_units::{Span, Time};
 use image::Image;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use zones::Zones;
 
 /// Smallest piece of a write that a cut leaves whole.
 pub const SECTOR_SIZE_BYTES: u64 = 512;
@@ -43,6 +47,8 @@ pub struct DriveProfile {
     pub jitter_percent: u32,
     /// Whether a write is durable when it is answered: the drive has a battery, or no cache.
     pub is_durable_at_once: bool,
+    /// Its zones, if it is written in zones.
+    pub zones: Option<ZoneProfile>,
 }
 
 impl DriveProfile {
@@ -58,6 +64,7 @@ impl DriveProfile {
             kib: Span::from_nanos(490),
             jitter_percent: 40,
             is_durable_at_once: false,
+            zones: None,
         }
     }
 }
@@ -85,6 +92,7 @@ pub struct Drive {
     /// What lies there without power.
     image: Image,
     cache: Cache,
+    zones: Option<Zones>,
     /// When each of the places at work is free again.
     places: BinaryHeap<Reverse<Time>>,
     /// Commands under way, by their end and the order in which they came.
@@ -113,6 +121,7 @@ impl Drive {
             random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6472_6976),
             image: Image::default(),
             cache: Cache::default(),
+            zones: profile.zones.map(|zones| Zones::new(zones, profile.size_bytes)),
             places: (0..profile.depth).map(|_| Reverse(Time::ZERO)).collect(),
             under_way: BTreeMap::new(),
             commands: 0,
@@ -133,6 +142,24 @@ impl Drive {
     /// What it did.
     pub fn statistics(&self) -> DriveStatistics {
         self.statistics
+    }
+
+    /// Its zones, as it would report them; none of a drive that is not written in zones.
+    pub fn zones(&self) -> Vec<Zone> {
+        self.zones.as_ref().map(Zones::report).unwrap_or_default()
+    }
+
+    /// What it did in its zones.
+    pub fn zone_statistics(&self) -> ZoneStatistics {
+        self.zones.as_ref().map(Zones::statistics).unwrap_or_default()
+    }
+
+    /// A zone becomes read-only, or is lost.
+    ///
+    /// # Panics
+    /// If the drive has no zones.
+    pub fn break_zone(&mut self, zone: u32, condition: ZoneCondition) {
+        self.zones.as_mut().expect("a drive with zones").break_zone(zone, condition);
     }
 
     /// Takes an intent.
@@ -157,7 +184,9 @@ impl Drive {
             IntentWork::Write { offset, parts } => {
                 (*offset, parts.iter().map(|part| part.len() as u64).sum())
             }
-            IntentWork::Discard { offset, len_bytes } => (*offset, *len_bytes),
+            IntentWork::Discard { offset, len_bytes }
+            | IntentWork::ResetZone { offset, len_bytes }
+            | IntentWork::FinishZone { offset, len_bytes } => (*offset, *len_bytes),
             IntentWork::Sync => return,
         };
         assert!(len > 0 && offset + len <= self.profile.size_bytes, "{offset} and {len} bytes are outside");
@@ -172,7 +201,9 @@ impl Drive {
         let (base, bytes) = match work {
             IntentWork::Read { buffer, .. } => (profile.read, buffer.len()),
             IntentWork::Write { parts, .. } => (profile.write, parts.iter().map(|part| part.len()).sum()),
-            IntentWork::Discard { .. } => (profile.discard, 0),
+            IntentWork::Discard { .. } | IntentWork::ResetZone { .. } | IntentWork::FinishZone { .. } => {
+                (profile.discard, 0)
+            }
             IntentWork::Sync => (profile.flush, 0),
         };
         let nanos = base.0 + profile.kib.0 * bytes as u64 / 1024;
@@ -221,20 +252,37 @@ impl Drive {
                 let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
                 self.statistics.writes += 1;
                 self.statistics.written_bytes += bytes.len() as u64;
-                match self.faults.refuses_write(offset, bytes.len() as u64) {
-                    Some(error) => {
+                let refused = self.faults.refuses_write(offset, bytes.len() as u64);
+                let is_sequential = self.zones.as_ref().is_some_and(|zones| zones.is_sequential(offset));
+                match (refused, &mut self.zones) {
+                    (Some(error), _) if is_sequential => answer.result = Err(error),
+                    (Some(error), _) => {
                         // What a refused write leaves is as open as after a cut.
                         let fate = Fate::choose(&mut self.random);
                         self.image.write_some(offset, &bytes, &fate);
                         answer.result = Err(error);
                     }
-                    None => self.write(offset, bytes),
+                    (None, Some(zones)) => {
+                        answer.result = zones.write(offset, bytes.len() as u64);
+                        if answer.result.is_ok() {
+                            self.write(offset, bytes);
+                        }
+                    }
+                    (None, None) => self.write(offset, bytes),
                 }
             }
             IntentWork::Discard { offset, len_bytes } => {
                 self.statistics.discards += 1;
                 self.cache.forget(offset..offset + len_bytes);
                 self.image.forget(offset..offset + len_bytes);
+            }
+            IntentWork::ResetZone { offset, .. } => {
+                let zones = self.zones.as_mut().expect("a drive with zones");
+                answer.result = zones.reset(offset, &mut self.cache, &mut self.image);
+            }
+            IntentWork::FinishZone { offset, .. } => {
+                let zones = self.zones.as_mut().expect("a drive with zones");
+                answer.result = zones.finish(offset, &mut self.cache);
             }
             IntentWork::Sync => {
                 self.statistics.flushes += 1;
@@ -293,6 +341,7 @@ impl Drive {
         }
         if !self.faults.lies.about_flushes {
             self.cache.flush(covers, &mut self.image);
+            self.zones.iter_mut().for_each(|zones| zones.flushed(covers));
         }
         Ok(())
     }
@@ -301,6 +350,9 @@ impl Drive {
     /// sectors is left, as the seed says. Faults that are more than chance stay.
     pub fn cut(&mut self) {
         self.write_what_is_under_way();
+        if let Some(zones) = &mut self.zones {
+            zones.cut(&mut self.cache, &mut self.image, &mut self.random);
+        }
         self.cache.cut(&mut self.image, &mut self.random);
         self.places = (0..self.profile.depth).map(|_| Reverse(Time::ZERO)).collect();
         self.faults.stalled_until = Time::ZERO;
@@ -315,11 +367,23 @@ impl Drive {
 
     fn write_what_is_under_way(&mut self) {
         for (_, command) in std::mem::take(&mut self.under_way) {
-            if let IntentWork::Write { offset, parts } = command.work
-                && !self.faults.is_gone
-            {
-                let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-                self.cache.write(offset, bytes, &mut self.image);
+            if self.faults.is_gone {
+                continue;
+            }
+            match (command.work, &mut self.zones) {
+                (IntentWork::Write { offset, parts }, zones) => {
+                    let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+                    if zones.as_mut().is_none_or(|zones| zones.write(offset, bytes.len() as u64).is_ok()) {
+                        self.cache.write(offset, bytes, &mut self.image);
+                    }
+                }
+                (IntentWork::ResetZone { offset, .. }, Some(zones)) => {
+                    let _ = zones.reset(offset, &mut self.cache, &mut self.image);
+                }
+                (IntentWork::FinishZone { offset, .. }, Some(zones)) => {
+                    let _ = zones.finish(offset, &mut self.cache);
+                }
+                _ => {}
             }
         }
     }

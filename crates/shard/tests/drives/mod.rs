@@ -1,11 +1,12 @@
 //! A shard over models of drives: they carry out what it asks its driver for.
 
-use diecut_drives::{DriveMedium, DriveShape};
-use diecut_emulator::drive::{Drive as Model, DriveProfile};
+use diecut_drives::{DriveMedium, DriveShape, Zoning};
+use diecut_emulator::drive::{Drive as Model, DriveProfile, ZoneProfile};
 use diecut_media::{IntentDone, Media};
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::*;
+use diecut_shard::notice::Notice;
 use diecut_shard::{
     DOOR_SOURCE_BIT, DeviceConfig, DeviceIndex, Nonces, PoolConfig, Seat, Shard, ShardConfig,
 };
@@ -29,6 +30,35 @@ impl Labelled {
         Labelled { device, model: Model::new(DriveProfile::nvme(size_bytes), seed) }
     }
 
+    /// One that is written in zones, of which so many may be partly written.
+    pub fn zoned(device: u8, size_bytes: u64, places: u32, seed: u64) -> Labelled {
+        let (zone_bytes, active_max) = (1 << 20, places);
+        let zones = ZoneProfile {
+            size_bytes: zone_bytes,
+            capacity_bytes: zone_bytes - 4096,
+            conventional: 0,
+            active_max,
+        };
+        let profile = DriveProfile { zones: Some(zones), ..DriveProfile::nvme(size_bytes) };
+        Labelled { device, model: Model::new(profile, seed) }
+    }
+
+    /// Its medium, as a start of the server finds it.
+    fn medium(&self) -> DriveMedium {
+        let Some(zones) = self.model.profile().zones else {
+            let shape = DriveShape::plan(self.model.profile().size_bytes, 4, Some(1 << 20)).unwrap();
+            return DriveMedium::new(shape, true, true);
+        };
+        let statistics = self.model.zone_statistics();
+        assert_eq!((statistics.out_of_order, statistics.too_many), (0, 0), "the drive refused writes");
+        let (zone_size_bytes, active_max) = (zones.size_bytes, zones.active_max);
+        let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: self.model.zones() };
+        let shape = zoning.shape(if active_max < 56 { Some(1) } else { Some(4) }).unwrap();
+        let pool = PoolConfig::suited_to(&shape.geometry());
+        let system_blocks = pool.catalog_blocks_per_die + pool.state_log_blocks_per_die;
+        DriveMedium::zoned(shape, true, &zoning, system_blocks)
+    }
+
     pub fn name(&self) -> String {
         format!("drive-{:x}", self.device)
     }
@@ -39,6 +69,8 @@ pub struct World {
     pub drives: Vec<Labelled>,
     pub now: Time,
     pub tokens: u64,
+    /// How often a copy of the catalog was lost.
+    pub lost_copies: u32,
     answer: Option<ControlResponse>,
     done: Vec<IntentDone>,
     actions: Vec<Action>,
@@ -48,8 +80,7 @@ impl World {
     /// A shard over drives, of which so many more belong to the pool and are not there.
     pub fn new(drives: Vec<Labelled>, missing: u16, makes_pool: bool) -> World {
         let media = drives.iter().map(|drive| {
-            let shape = DriveShape::plan(drive.model.profile().size_bytes, 4, Some(1 << 20)).unwrap();
-            let medium = DriveMedium::new(shape, true, true);
+            let medium = drive.medium();
             let nonces = Some(Nonces::new([0x5e; 16], [drive.device; 16]));
             let pool = PoolConfig { nonces, ..PoolConfig::suited_to(medium.geometry()) };
             (medium, DeviceConfig { name: drive.name(), pool, volatile_cache: true, makes_pool })
@@ -58,7 +89,7 @@ impl World {
             ShardConfig { new_pool_uuid: [0x77; 16], missing_devices: missing, ..ShardConfig::default() };
         let shard = Shard::over(media.collect(), config, Seat::ONLY, Time::ZERO);
         let (done, actions) = (Vec::new(), Vec::new());
-        World { shard, drives, now: Time::ZERO, tokens: 0, answer: None, done, actions }
+        World { shard, drives, now: Time::ZERO, tokens: 0, lost_copies: 0, answer: None, done, actions }
     }
 
     /// What happens next; says whether anything does.
@@ -70,7 +101,9 @@ impl World {
                     self.drives[usize::from(device.0)].model.submit(intent, self.now);
                 }
                 Action::Answer { response, .. } => self.answer = Some(*response),
-                Action::Notice(_) => {}
+                Action::Notice(notice) => {
+                    self.lost_copies += u32::from(matches!(*notice, Notice::CatalogCopyLost));
+                }
                 other => panic!("nobody is connected: {other:?}"),
             }
         }

@@ -25,6 +25,7 @@ fn shape(plan: &DrivePlan) -> DriveShape {
         lanes: plan.lanes,
         block_size_bytes: u64::from(plan.block_kib) << 10,
         blocks_per_lane: plan.blocks_per_lane,
+        zones: None,
     }
 }
 

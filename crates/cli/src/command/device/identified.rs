@@ -3,7 +3,7 @@
 use super::yes;
 use crate::print;
 use diecut_devices::local::{Contents, FoundLabel, OtherCopy, Wipefs};
-use diecut_drives::{DriveShape, ShapeError};
+use diecut_drives::DriveShape;
 use diecut_spec::Size;
 use serde::Serialize;
 
@@ -45,16 +45,11 @@ pub struct Identified<F> {
 
 impl<F> Identified<F> {
     /// Judges what was found.
-    pub fn new(
-        path: String,
-        facts: F,
-        looked: Looked,
-        shape: Result<DriveShape, ShapeError>,
-    ) -> Identified<F> {
+    pub fn new(path: String, facts: F, looked: Looked, shape: Result<DriveShape, String>) -> Identified<F> {
         let Looked { users, contents, against, label } = looked;
         let mut refusals = users.clone();
         refusals.extend(contents.words().into_iter().map(|what| format!("it holds {what}")));
-        refusals.extend(shape.as_ref().err().map(ToString::to_string));
+        refusals.extend(shape.as_ref().err().cloned());
         refusals.extend(against);
         // Without a label among what lies there, that there is none speaks against nothing.
         if let Err(error) = &label

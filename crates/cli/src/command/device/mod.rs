@@ -68,6 +68,15 @@ pub struct Identify {
 #[derive(Serialize)]
 struct Local {
     properties: Properties,
+    /// What its zones are, if it is written in zones.
+    zones: Option<Zones>,
+}
+
+#[derive(Serialize)]
+struct Zones {
+    conventional: u32,
+    /// Bytes of a sequential zone that can be written.
+    capacity_bytes: u64,
 }
 
 impl Device {
@@ -118,7 +127,7 @@ impl Identify {
             print::json(&known);
         } else {
             known.iter().for_each(|one| {
-                one.print(own_rows(&one.facts.properties));
+                one.print(own_rows(&one.facts));
             });
             if !known.is_empty() {
                 print::line("Nothing was written. `diecut device format PATH` makes one of them a device.");
@@ -137,8 +146,15 @@ impl Identify {
             against: properties.against(),
             label: device.label().map_err(|error| error.to_string()),
         };
-        let shape = self.cut.shape(properties.size_bytes);
-        Ok(Identified::new(path.display().to_string(), Local { properties }, looked, shape))
+        let zones = device.zoning().ok().flatten().map(|zoning| Zones {
+            conventional: zoning.conventional(),
+            capacity_bytes: zoning
+                .zones
+                .get(zoning.conventional() as usize)
+                .map_or(0, |zone| zone.capacity_bytes),
+        });
+        let shape = device.shape(self.cut.lanes, self.cut.erase_block.map(|size| size.bytes()));
+        Ok(Identified::new(path.display().to_string(), Local { properties, zones }, looked, shape))
     }
 }
 
@@ -146,8 +162,27 @@ fn yes(is: bool) -> String {
     if is { "yes" } else { "no" }.to_owned()
 }
 
+/// What a drive says of its zones, in words.
+fn zones(kind: &str, own: &Local) -> String {
+    let facts = &own.properties;
+    let mut words = kind.to_owned();
+    if let (Some(count), Some(bytes)) = (facts.zones, facts.zone_bytes) {
+        words += &format!(": {count} zones of {}", Size(bytes));
+    }
+    if let Some(zones) = &own.zones {
+        words += &format!(", {} of them conventional", zones.conventional);
+        words += &format!("; {} of a sequential one can be written", Size(zones.capacity_bytes));
+    }
+    let limit = |max: Option<u64>, what: &str| {
+        max.filter(|max| *max > 0).map(|max| format!("; {max} {what} at once")).unwrap_or_default()
+    };
+    words += &limit(facts.active_zones_max, "partly written");
+    words + &limit(facts.open_zones_max, "open")
+}
+
 /// What no other kind of drive says of itself.
-fn own_rows(facts: &Properties) -> Vec<(&'static str, String)> {
+fn own_rows(own: &Local) -> Vec<(&'static str, String)> {
+    let facts = &own.properties;
     let mut rows = vec![(
         "is a",
         match (facts.kind, &facts.file_system) {
@@ -188,6 +223,6 @@ fn own_rows(facts: &Properties) -> Vec<(&'static str, String)> {
             .map(|is| (what, if is { format!("yes{}", unit.unwrap_or_default()) } else { yes(is) })),
     );
     rows.extend(facts.is_rotational.map(|is| ("rotates", yes(is))));
-    rows.extend(facts.zones().map(|zoned| ("zoned", zoned.to_owned())));
+    rows.extend(facts.kind_of_zones().map(|kind| ("zoned", zones(kind, own))));
     rows
 }

@@ -121,7 +121,8 @@ fn look(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<Facts>, ServeErro
     let nguid = nguid.iter().map(|byte| format!("{byte:02x}")).collect();
     let block_bytes = lba_bytes;
     let facts = Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard };
-    Ok(Identified::new(wanted.place(), facts, looked, cut.shape(size_bytes)))
+    let shape = cut.shape(size_bytes).map_err(|error| error.to_string());
+    Ok(Identified::new(wanted.place(), facts, looked, shape))
 }
 
 /// Says what a namespace is, and what lies on it.
