@@ -34,12 +34,13 @@ book:
 	@scripts/setup.sh book
 	cargo xtask book
 
-# The server against the raw socket loop and the engines alone, one configuration, one run; several minutes. Server and
-# load take a core each: run it on a machine at rest. BENCH="--json" or BENCH="--only a" change what is done. Instructions are
-# counted under valgrind, which is installed too.
+# The server against the raw socket loop, against fio on a file, and the engines alone, one configuration, one run; a quarter of an hour. Server
+# and load take a core each: run it on a machine at rest. BENCH="--json" or BENCH="--only a" change what is done. Instructions are
+# counted under valgrind, which is installed too, as fio is. Files of 10 GiB lie in this folder meanwhile.
 bench:
 	@scripts/setup.sh bench
-	cargo build --release --quiet -p diecut-bench --bins --examples
+	cargo build --release --quiet -p diecut-bench -p diecut-cli --bins
+	cargo build --release --quiet -p diecut-bench --examples
 	cargo build --release --quiet -p diecut-sim --example steady_writes
 	target/release/diecut-bench all $(BENCH)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
-# and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb" or
+# and needs no root when all is there already. With "bench", what the benchmark counts instructions with and measures drives beside, too; with "rocksdb" or
 # "leveldb", these databases, which only the plug-ins for them and their tests need; with "vlfs", what only the tests of the file
 # system need; with "power", fio, for the tests of disks that lose power; with "book", mdBook, which makes HTML of the pages. Several words
 # are taken, too.
@@ -54,10 +54,10 @@ if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; 
     echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2
 fi
 
-# Only a test of tests/power needs it; without it is left out, and in `make test` it fails.
-if wants power && ! command -v fio >/dev/null; then
+# Only a test of tests/power and the rows of drives in `make bench` need it; without they are left out, and in `make test` the test fails.
+if { wants power || wants bench; } && ! command -v fio >/dev/null; then
   { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fio >/dev/null; } ||
-    echo "setup: FIO CANNOT BE INSTALLED (apt-get install fio); a test of tests/power will fail" >&2
+    echo "setup: FIO CANNOT BE INSTALLED (apt-get install fio); a test of tests/power will fail, and rows of \`make bench\` will be missing" >&2
 fi
 
 # PostgreSQL's package makes a cluster of its own and starts it, if it is not told otherwise.

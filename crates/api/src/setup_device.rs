@@ -87,9 +87,17 @@ pub struct DriveDevice {
     pub path: PathBuf,
     /// What it is called in reports; its path if absent.
     pub name: Option<String>,
+    /// Whether the drive is told which erase blocks hold nothing any more, so that it gives back their room: holes in a file, a discard to a block
+    /// device. If absent, block devices are told and files are not: the file system makes each flush slower that covers writes into holes.
+    pub discard: Option<bool>,
 }
 
 impl DriveDevice {
+    /// Whether it is told what holds nothing any more.
+    pub fn is_told_of_discards(&self) -> bool {
+        self.discard.unwrap_or(self.kind == DriveKind::Block)
+    }
+
     /// What it is called in reports.
     pub fn shown_name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.path.display().to_string())
@@ -180,6 +188,8 @@ struct Table {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    discard: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     backing: Option<Backing>,
@@ -213,6 +223,7 @@ impl Table {
         const REMOTE: u8 = 4;
         let keys = [
             ("path", self.path.is_some(), LOCAL),
+            ("discard", self.discard.is_some(), LOCAL),
             ("address", self.address.is_some(), REMOTE),
             ("subsystem", self.subsystem.is_some(), REMOTE),
             ("nsid", self.nsid.is_some(), REMOTE),
@@ -241,6 +252,7 @@ impl Table {
             "path" => {
                 "it is where a drive of this machine is: write kind = \"file\" or \"block\", or leave it out"
             }
+            "discard" => "it is for drives of this machine (kind = \"file\" or \"block\"); leave it out",
             "address" | "subsystem" | "nsid" | "host_nqn" | "patience_ms" => {
                 "it is for a namespace of a target: write kind = \"remote\", or leave it out"
             }
@@ -297,7 +309,8 @@ impl TryFrom<Table> for Device {
         let kind = if table.kind == Kind::File { DriveKind::File } else { DriveKind::Block };
         match &table.path {
             Some(path) if !path.as_os_str().is_empty() => {
-                Ok(Device::Drive(DriveDevice { kind, path: path.clone(), name: table.name }))
+                let (path, discard) = (path.clone(), table.discard);
+                Ok(Device::Drive(DriveDevice { kind, path, name: table.name, discard }))
             }
             _ => Err(format!("{} needs a `path`: where it is", table.shown())),
         }
@@ -322,6 +335,7 @@ impl From<Device> for Table {
                 kind: if device.kind == DriveKind::File { Kind::File } else { Kind::Block },
                 path: Some(device.path),
                 name: device.name,
+                discard: device.discard,
                 ..Table::default()
             },
             Device::Remote(device) => Table {
@@ -495,6 +509,23 @@ mod test {
 
     fn devices(text: &str) -> Result<Devices, String> {
         Setup::from_toml(text).map(|setup| setup.devices).map_err(|error| error.to_string())
+    }
+
+    /// Goal: block devices are told of discards, files only where that is said.
+    #[test]
+    fn a_file_is_told_of_discards_where_that_is_said() {
+        for (text, is_told) in [
+            ("kind = \"file\"\npath = \"a\"", false),
+            ("kind = \"file\"\npath = \"a\"\ndiscard = true", true),
+            ("kind = \"block\"\npath = \"a\"", true),
+            ("kind = \"block\"\npath = \"a\"\ndiscard = false", false),
+        ] {
+            let found = devices(&format!("[device]\n{text}")).unwrap();
+            let [Device::Drive(drive)] = &found.0[..] else { panic!("{text}: one drive") };
+            assert_eq!(drive.is_told_of_discards(), is_told, "{text}");
+        }
+        let error = devices("[device]\ndiscard = true").unwrap_err();
+        assert!(error.contains("`discard` does not belong to it"), "{error}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use diecut_bench::isolation::{self, IsolationSettings};
 use diecut_bench::raw::{self, FarReads, RawResult, RawSettings, RawShape};
 use diecut_bench::suite::{self, SuiteSettings};
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -85,6 +86,12 @@ struct AllArguments {
     /// Do not count instructions, which takes minutes.
     #[arg(long)]
     uncounted: bool,
+    /// fio, which drives are compared with: a name in the PATH, or a path.
+    #[arg(long, default_value = "fio")]
+    fio: PathBuf,
+    /// Where drives that are files lie meanwhile: on the file system that is to be measured. They take 10 GiB.
+    #[arg(long, default_value = ".")]
+    drive_folder: PathBuf,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -209,6 +216,8 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 load_core: all.load_core,
                 only: all.only,
                 uncounted: all.uncounted.then(|| "--uncounted was asked for".to_owned()),
+                fio: all.fio,
+                drive_folder: all.drive_folder,
             };
             let suite =
                 suite::run(&settings, |what| eprintln!("{what}")).map_err(|error| error.to_string())?;

@@ -142,7 +142,7 @@ fn fill(chosen: &Chosen, label: &Label, held: &[Held]) -> Result<(), String> {
     }
     let properties = chosen.local.properties();
     let config = new_pool(chosen.shape, label, has_volatile_cache(properties));
-    let medium = medium(chosen.shape, &chosen.local).map_err(|error| error.to_string())?;
+    let medium = medium(chosen.shape, &chosen.local, false).map_err(|error| error.to_string())?;
     drives.push((ring_on(&chosen.local)?, medium, config));
     start_and_stop(drives, ShardConfig::default())
 }

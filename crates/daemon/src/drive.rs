@@ -40,14 +40,14 @@ pub fn has_volatile_cache(properties: &Properties) -> bool {
     !properties.takes_direct || properties.has_volatile_cache != Some(false)
 }
 
-/// The medium of a drive.
+/// The medium of a drive. `discards` says whether the drive is told what holds nothing any more, where it wants to know.
 ///
 /// # Errors
 /// Names the drive, if its zones cannot be asked for or are not those that the shape is made for.
-pub fn medium(shape: DriveShape, local: &LocalDevice) -> Result<DriveMedium, ServeError> {
+pub fn medium(shape: DriveShape, local: &LocalDevice, discards: bool) -> Result<DriveMedium, ServeError> {
     let (path, properties) = (local.path(), local.properties());
     let Some(cut) = shape.zones else {
-        let can_discard = properties.takes_discard == Some(true);
+        let can_discard = discards && properties.takes_discard == Some(true);
         return Ok(DriveMedium::new(shape, has_volatile_cache(properties), can_discard));
     };
     let zoning = local.zoning().map_err(file_error(path, "does not tell of its zones"))?;
@@ -141,7 +141,7 @@ impl Held {
     /// # Errors
     /// As [`medium`].
     pub fn medium(&self) -> Result<(DriveMedium, PoolConfig), ServeError> {
-        let medium = medium(self.label.shape, &self.local)?;
+        let medium = medium(self.label.shape, &self.local, false)?;
         let nonces = Some(Nonces::new(self.label.secret, self.label.device));
         Ok((medium, PoolConfig { nonces, ..PoolConfig::suited_to(&self.label.shape.geometry()) }))
     }
@@ -178,7 +178,7 @@ impl Held {
                 volatile_cache: Some(has_volatile_cache(properties)),
             },
             io: Some(IoFile::Ring(file, page_cache(properties))),
-            device: Device::Drive(medium(label.shape, &local)?),
+            device: Device::Drive(medium(label.shape, &local, wanted.is_told_of_discards())?),
         })
     }
 }

@@ -262,7 +262,7 @@ fn format_claimed(remote: &Remote, path: PathBuf, options: FormatOptions) -> Res
 /// Puts there what a label promises: an empty pool.
 fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
     let local = &chosen.local;
-    let medium = medium(chosen.shape, local).map_err(|error| error.to_string())?;
+    let medium = medium(chosen.shape, local, false).map_err(|error| error.to_string())?;
     let config = ShardConfig { new_pool_uuid: label.server, ..ShardConfig::default() };
     let device = new_pool(chosen.shape, label, has_volatile_cache(local.properties()));
     start_and_stop(vec![(ring_on(local)?, medium, device)], config)

@@ -10,6 +10,7 @@
 //! Valgrind's processor has AVX2 and no AVX-512, so code that chooses by what there is takes its second best; copies are made
 //! with vectors, because a copy by one repeated instruction would count as one for each byte.
 
+pub(crate) mod carrier;
 pub(crate) mod rooms;
 pub(crate) mod rows;
 pub(crate) mod valgrind;

@@ -1,10 +1,13 @@
 //! Which rows are counted, and what a counted program does.
 
+use super::carrier::{Carrier, MemoryDrive};
 use super::rooms::Profile;
 use super::valgrind::{Error, instructions};
 use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire, Writes};
-use crate::suite::servers::{NULL, STACK, STACK_BYTES, Sold, null_shard, stack_requests, stack_shard};
-use diecut_devices::Device;
+use crate::suite::servers::{
+    NULL, STACK, STACK_BYTES, Sold, drive_shard, null_shard, stack_requests, stack_requests_of, stack_shard,
+};
+use diecut_devices::{Device, DriveShape};
 use diecut_shard::Shard;
 use diecut_shard::control::{ControlRequest, ControlResponse, VssdStatus};
 use diecut_shard::drive::Drive;
@@ -27,6 +30,8 @@ enum Served {
     Stack,
     /// The whole stack, written in order for the first time: nothing is cleaned, so each byte is programmed once.
     Fresh(Sold),
+    /// The whole stack on a drive that is memory, with a volume that is full and was overwritten.
+    Drive,
 }
 
 /// A row with a server.
@@ -42,7 +47,7 @@ struct Counted {
     operations: u64,
 }
 
-const ROWS: [Counted; 11] = [
+const ROWS: [Counted; 14] = [
     Counted { id: "a", served: Served::Null, writes: false, batches: &[DEEP], lbas: 0, operations: 32_000 },
     Counted {
         id: "null write",
@@ -117,11 +122,42 @@ const ROWS: [Counted; 11] = [
         lbas: 0,
         operations: 32_000,
     },
+    Counted {
+        id: "drive read",
+        served: Served::Drive,
+        writes: false,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted {
+        id: "drive write",
+        served: Served::Drive,
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
+    Counted {
+        id: DRIVE_FLUSH,
+        served: Served::Drive,
+        writes: true,
+        batches: &[DEEP],
+        lbas: 0,
+        operations: 32_000,
+    },
 ];
 
+/// Writes that are flushed each, 16 of them together.
+const DRIVE_FLUSH: &str = "drive flush";
+/// The drive that is memory, and the volume on it.
+const DRIVE_BYTES: u64 = 256 << 20;
+const DRIVE_VOLUME_BYTES: u64 = 64 << 20;
+const DRIVE_LANES: u16 = 4;
+
 /// Rows with a server that can be counted.
-pub const COUNTED_ROWS: [&str; 11] = {
-    let mut ids = [""; 11];
+pub const COUNTED_ROWS: [&str; 14] = {
+    let mut ids = [""; 14];
     let mut at = 0;
     while at < ids.len() {
         ids[at] = ROWS[at].id;
@@ -146,12 +182,24 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             }
             let lbas = STACK_BYTES / u64::from(STACK_PART) / 4096;
             let mut lines = wire.connect(STACK, 1, 1, 128)?;
-            let fill = Ask { content: Some(content()), in_order: true, ..anywhere(lbas) };
-            wire.run(&mut lines, std::slice::from_ref(&fill), lbas / DEEP as u64)?;
-            let overwrite = Ask { in_order: false, ..fill };
-            wire.run(&mut lines, &[overwrite], CONDITIONING_PASSES * lbas / DEEP as u64)?;
+            overwrite(&mut wire, &mut lines, lbas)?;
             let ask = anywhere(if row.lbas > 0 { row.lbas } else { lbas });
             count(row, &mut wire, lines, &ask, operations)
+        }
+        Served::Drive => {
+            let drive_shape = DriveShape::plan(DRIVE_BYTES, DRIVE_LANES, Some(1 << 20))
+                .map_err(|error| error.to_string())?;
+            let shard = drive_shard(drive_shape, true);
+            let mut wire = Wire::on(shard, Carrier::Memory(MemoryDrive::new(DRIVE_BYTES)));
+            wire.open()?;
+            for request in stack_requests_of(DRIVE_VOLUME_BYTES, DRIVE_LANES) {
+                wire.ask(request)?;
+            }
+            let lbas = DRIVE_VOLUME_BYTES / 4096;
+            let mut lines = wire.connect(STACK, 1, 1, 128)?;
+            overwrite(&mut wire, &mut lines, lbas)?;
+            let writes = if row.id == DRIVE_FLUSH { Writes::Flushed } else { Writes::Block };
+            count(row, &mut wire, lines, &Ask { writes, ..anywhere(lbas) }, operations)
         }
         Served::Fresh(sold) => {
             let mut fresh = Fresh::new(sold)?;
@@ -177,6 +225,14 @@ pub fn run(id: &str, operations: u64) -> Result<u64, String> {
             count(row, &mut wire, lines, &anywhere(1 << 28), operations)
         }
     }
+}
+
+/// Fills a volume in order, and overwrites it at random.
+fn overwrite<D: Drive>(wire: &mut Wire<D>, lines: &mut [Line], lbas: u64) -> Result<(), String> {
+    let fill = Ask { content: Some(content()), in_order: true, ..anywhere(lbas) };
+    let anywhere = Ask { in_order: false, ..fill.clone() };
+    wire.run(lines, &[fill], lbas / DEEP as u64)?;
+    wire.run(lines, &[anywhere], CONDITIONING_PASSES * lbas / DEEP as u64).map(drop)
 }
 
 /// The whole stack without data, and a line that writes it in order.
@@ -230,7 +286,7 @@ pub(crate) fn overwrites_per_second(sold: Sold) -> Result<(f64, f64), String> {
 }
 
 /// What is told of the only vSSD.
-fn only_vssd<D: Drive>(wire: &mut Wire<D>) -> Result<VssdStatus, String> {
+pub(crate) fn only_vssd<D: Drive>(wire: &mut Wire<D>) -> Result<VssdStatus, String> {
     match wire.response_to(ControlRequest::Status)? {
         ControlResponse::Status(status) => {
             status.vssds.into_iter().next().ok_or_else(|| "there is no vSSD".to_owned())
@@ -251,13 +307,21 @@ fn zone_lbas<D: Drive>(wire: &mut Wire<D>) -> Result<u64, String> {
     Ok(only_vssd(wire)?.space.segment_bytes() / 4096)
 }
 
-fn content() -> Buffer {
-    Buffer::copy_from(&[0x5a; 4096])
+/// What blocks are written with.
+pub(crate) const CONTENT_BYTE: u8 = 0x5a;
+
+pub(crate) fn content() -> Buffer {
+    content_of(1)
+}
+
+/// Of so many blocks.
+pub(crate) fn content_of(blocks: u32) -> Buffer {
+    Buffer::copy_from(&vec![CONTENT_BYTE; blocks as usize * 4096])
 }
 
 /// Reads of one block anywhere, as many under way as in a deep queue.
-fn anywhere(lbas: u64) -> Ask {
-    Ask { batch: DEEP, lbas, content: None, writes: Writes::Block, in_order: false }
+pub(crate) fn anywhere(lbas: u64) -> Ask {
+    Ask { batch: DEEP, lbas, blocks: 1, content: None, writes: Writes::Block, in_order: false }
 }
 
 /// What a row counts: each of its lines asks alike, but for how many commands are under way.

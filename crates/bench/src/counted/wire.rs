@@ -1,13 +1,18 @@
 //! A shard and its hosts in one thread, without sockets.
+//!
+//! A device in memory passes virtual time; one on a ring the real one, and then the thread sleeps while only the drive is at work.
 
+use super::carrier::Carrier;
 use diecut_initiator::{Admin, Command, Completion, LbaSpan, QueuePair, QueueParameters, Token};
 use diecut_load::drive::QualifiedName;
+use diecut_media::IntentDone;
 use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::LbaRange;
 use diecut_nvme::zns::{self, ZoneAppend, ZoneManagementSend};
 use diecut_nvme::{SubmissionEntry, opcode};
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_shard::{DeviceIndex, Shard};
 use diecut_units::{Buffer, BufferMut, BufferPool, Span, Time};
 use std::time::{Duration, Instant};
 
@@ -15,6 +20,10 @@ use std::time::{Duration, Instant};
 const ROUND: Span = Span::from_micros(10);
 /// Rounds without progress after which something is wrong.
 const PATIENCE_ROUNDS: u32 = 10_000;
+/// Opening a pool takes no longer.
+const OPENING_PATIENCE: Duration = Duration::from_secs(600);
+/// Token of a write that is flushed when it is answered.
+const TO_BE_FLUSHED: u64 = 1 << 63;
 /// As in the reactor.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 
@@ -67,6 +76,9 @@ pub(crate) struct Wire<D> {
     connections: u64,
     paused: Vec<ConnectionId>,
     answer: Option<ControlResponse>,
+    carrier: Carrier,
+    io_done: Vec<IntentDone>,
+    began: Instant,
     /// Real time in which the server's side was at work.
     pub(crate) server_time: Duration,
 }
@@ -82,7 +94,13 @@ pub(crate) struct Line {
 }
 
 impl<D: Drive> Wire<D> {
+    /// Over a device that asks for nothing.
     pub(crate) fn new(shard: D) -> Wire<D> {
+        Wire::on(shard, Carrier::Nobody)
+    }
+
+    /// Over a device that asks for I/O.
+    pub(crate) fn on(shard: D, carrier: Carrier) -> Wire<D> {
         Wire {
             shard,
             now: Time::ZERO,
@@ -92,6 +110,9 @@ impl<D: Drive> Wire<D> {
             connections: 0,
             paused: Vec::new(),
             answer: None,
+            carrier,
+            io_done: Vec::new(),
+            began: Instant::now(),
             server_time: Duration::ZERO,
         }
     }
@@ -108,7 +129,7 @@ impl<D: Drive> Wire<D> {
                 Action::HandOver { .. } | Action::Tell { .. } => panic!("there is one shard"),
                 Action::Notice(_) => {}
                 Action::BeginAnew => panic!("no shard fails"),
-                Action::Io(..) => panic!("the device is in memory"),
+                Action::Io(_, intent) => self.carrier.begin(intent),
                 Action::Blocks(_) => panic!("no application is attached"),
             }
         }
@@ -123,11 +144,29 @@ impl<D: Drive> Wire<D> {
 
     /// The shard's turn, and its time passes.
     fn work(&mut self) {
-        self.now += ROUND;
+        self.now = if self.carrier.takes_time() {
+            Time(self.began.elapsed().as_nanos() as u64)
+        } else {
+            self.now + ROUND
+        };
+        let mut done = std::mem::take(&mut self.io_done);
+        self.carrier.take_done(&mut done);
+        done.drain(..).for_each(|done| self.handle(Event::IoDone(DeviceIndex(0), done)));
+        self.io_done = done;
         let begun = Instant::now();
         server_side::work(&mut self.shard, self.now, &mut self.actions);
         self.server_time += begun.elapsed();
         self.act();
+    }
+
+    /// Nobody has anything to say: sleeps until the drive has, or the shard.
+    fn wait(&mut self) {
+        let deadline = self.shard.deadline();
+        if deadline > self.now {
+            self.carrier.wait(deadline.since(self.now));
+        } else {
+            self.carrier.submit();
+        }
     }
 
     fn accept(&mut self) -> ConnectionId {
@@ -153,6 +192,7 @@ impl<D: Drive> Wire<D> {
                 return Ok(response);
             }
             self.work();
+            self.wait();
         }
         Err("the shard does not answer its administrator".to_owned())
     }
@@ -249,8 +289,9 @@ impl<D: Drive> Wire<D> {
         Ok(connected)
     }
 
-    /// One round: what hosts have to say goes in, the shard works, its answers come out.
+    /// One round: what hosts have to say goes in, the shard works, its answers come out. Where none do, it is waited for them.
     pub(crate) fn exchange(&mut self, lines: &mut [Line]) -> Result<(), String> {
+        let mut is_silent = true;
         for line in &mut *lines {
             let given = self.give(line.id, line.queue.output());
             line.queue.sent(given);
@@ -258,12 +299,21 @@ impl<D: Drive> Wire<D> {
         self.work();
         for line in lines {
             self.take(line.id);
+            is_silent &= self.received.is_empty();
             line.queue.receive(&self.received, &mut line.done).map_err(|error| error.to_string())?;
             for done in line.done.drain(..) {
                 if !done.status.is_success() {
                     return Err(format!("a command failed: {:?}", done.status));
                 }
+                if done.token.0 & TO_BE_FLUSHED != 0 {
+                    line.queue.submit(Token(0), Command::Flush { nsid: 1 });
+                }
             }
+        }
+        if is_silent {
+            self.wait();
+        } else {
+            self.carrier.submit();
         }
         Ok(())
     }
@@ -274,6 +324,10 @@ impl<D: Drive> Wire<D> {
 pub(crate) enum Writes {
     /// To a block.
     Block,
+    /// To a block, and a flush when that is answered: only then is it over.
+    Flushed,
+    /// To a block, past the volatile cache.
+    Through,
     /// To a block, with a placement handle.
     Placed(u16),
     /// To the end of the zone that the block is in; a zone has so many blocks, a power of two.
@@ -287,6 +341,8 @@ pub(crate) struct Ask {
     pub(crate) batch: usize,
     /// Blocks of 4 KiB to choose from.
     pub(crate) lbas: u64,
+    /// Blocks of a command.
+    pub(crate) blocks: u32,
     /// Content of writes; none for reads.
     pub(crate) content: Option<Buffer>,
     pub(crate) writes: Writes,
@@ -313,28 +369,32 @@ impl Line {
         self.in_order = 0;
     }
 
-    /// Submits a batch of commands for one block each.
+    /// Submits a batch of commands.
     pub(crate) fn submit(&mut self, ask: &Ask) {
+        let places = ask.lbas / u64::from(ask.blocks);
         for _ in 0..ask.batch {
-            let first = if ask.in_order {
+            let place = if ask.in_order {
                 self.in_order += 1;
-                (self.in_order - 1) % ask.lbas
+                (self.in_order - 1) % places
             } else {
                 self.state ^= self.state << 13;
                 self.state ^= self.state >> 7;
                 self.state ^= self.state << 17;
-                ((u128::from(self.state) * u128::from(ask.lbas)) >> 64) as u64
+                ((u128::from(self.state) * u128::from(places)) >> 64) as u64
             };
-            let span = LbaSpan { nsid: 1, first, count: 1 };
+            let first = place * u64::from(ask.blocks);
+            let span = LbaSpan { nsid: 1, first, count: ask.blocks };
             let Some(content) = ask.content.clone() else {
-                self.queue.submit(Token(first), Command::Read { span, length_bytes: 4096 });
+                self.queue.submit(Token(first), Command::Read { span, length_bytes: ask.blocks * 4096 });
                 continue;
             };
             let mut entry = SubmissionEntry { nsid: 1.into(), ..SubmissionEntry::default() };
             match ask.writes {
-                Writes::Block => {
-                    let write = Command::Write { span, data: content, force_unit_access: false };
-                    self.queue.submit(Token(first), write);
+                Writes::Block | Writes::Flushed | Writes::Through => {
+                    let force_unit_access = ask.writes == Writes::Through;
+                    let token = if ask.writes == Writes::Flushed { TO_BE_FLUSHED } else { first };
+                    self.queue
+                        .submit(Token(token), Command::Write { span, data: content, force_unit_access });
                     continue;
                 }
                 Writes::Placed(handle) => {
@@ -383,5 +443,53 @@ impl<D: Drive> Wire<D> {
             self.exchange(lines)?;
         }
         Err("commands are not answered".to_owned())
+    }
+}
+
+impl<D: Drive> Wire<D> {
+    /// Has a line keep a queue of `depth` commands busy for so long. Gives operations, and the seconds that they took.
+    pub(crate) fn run_for(
+        &mut self,
+        line: &mut Line,
+        ask: &Ask,
+        depth: usize,
+        duration: Duration,
+    ) -> Result<(u64, f64), String> {
+        let (begun, mut submitted) = (Instant::now(), 0);
+        while begun.elapsed() < duration {
+            let batch = depth - line.under_way();
+            line.submit(&Ask { batch, ..ask.clone() });
+            submitted += batch as u64;
+            self.exchange(std::slice::from_mut(line))?;
+        }
+        let (operations, seconds) = (submitted - line.under_way() as u64, begun.elapsed().as_secs_f64());
+        self.settle(std::slice::from_mut(line))?;
+        Ok((operations, seconds))
+    }
+}
+
+impl<M: diecut_media::Divide> Wire<Shard<M>> {
+    pub(crate) fn carrier(&self) -> &Carrier {
+        &self.carrier
+    }
+
+    /// The process is gone, and what carried out its I/O is left.
+    pub(crate) fn die(self) -> Carrier {
+        self.carrier
+    }
+
+    /// Until the pool is there.
+    pub(crate) fn open(&mut self) -> Result<(), String> {
+        while self.began.elapsed() < OPENING_PATIENCE {
+            if self.shard.is_ready() {
+                return Ok(());
+            }
+            if let Some(failure) = self.shard.failure() {
+                return Err(failure.to_owned());
+            }
+            self.work();
+            self.wait();
+        }
+        Err("the pool does not open".to_owned())
     }
 }

@@ -9,6 +9,7 @@ use crate::counted;
 use crate::raw::{self, FarReads, RawSettings, RawShape};
 use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{LoadSpec, Pattern, Report};
+use std::path::PathBuf;
 use std::time::Duration;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -28,6 +29,10 @@ pub struct SuiteSettings {
     pub only: Vec<String>,
     /// Why instructions are not to be counted, if they are not.
     pub uncounted: Option<String>,
+    /// fio: a name that is in the PATH, or a path.
+    pub fio: PathBuf,
+    /// On whose file system drives that are files lie.
+    pub drive_folder: PathBuf,
 }
 
 /// Commands that a deep load gathers before it sends them: the raw loop's client sends several requests with one call
@@ -141,7 +146,7 @@ struct Gathered {
 }
 
 impl SuiteSettings {
-    fn wants(&self, id: &str) -> bool {
+    pub(super) fn wants(&self, id: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| id.starts_with(only.as_str()))
     }
 
@@ -419,6 +424,15 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         say("k: writes through placement handles and to zones");
         rows.extend(super::contracts::rows(settings)?);
     }
+    let drive_missing = match super::drive::rows(settings, &mut say) {
+        Ok(more) => {
+            rows.extend(more);
+            None
+        }
+        // What was asked for by name must be there.
+        Err(error) if settings.only.is_empty() => Some(error.to_string()),
+        Err(error) => return Err(error),
+    };
     let mut counting = Counting { missing: settings.uncounted.clone() };
     for row in &mut rows {
         counting.count(row, &mut say);
@@ -439,6 +453,7 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         repetitions: settings.repetitions,
         instructions_missing,
         instructions_counted_missing: counting.missing,
+        drive_missing,
         disturbance,
         rows,
     })

@@ -7,6 +7,7 @@ mod blocks;
 mod cases;
 mod children;
 mod contracts;
+mod drive;
 mod maps;
 mod residence;
 mod row;

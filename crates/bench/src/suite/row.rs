@@ -104,6 +104,8 @@ pub struct Suite {
     pub instructions_missing: Option<String>,
     /// Why instructions were not counted one by one, if they were not.
     pub instructions_counted_missing: Option<String>,
+    /// Why the rows of a drive are missing, if they are.
+    pub drive_missing: Option<String>,
     /// What disturbed the run.
     pub disturbance: Vec<String>,
     /// The rows.
@@ -170,6 +172,9 @@ impl Suite {
         text += &instructions_table(&counted.collect::<Vec<_>>());
         if let Some(why) = &self.instructions_counted_missing {
             text += &format!("\nINSTRUCTIONS PER OPERATION ARE MISSING: {why}\n");
+        }
+        if let Some(why) = &self.drive_missing {
+            text += &format!("\nTHE ROWS OF A DRIVE (l) ARE MISSING: {why}\n");
         }
         if let Some(why) = &self.instructions_missing {
             text += &format!("\nNo instructions in brackets: {why}\n");
@@ -261,6 +266,7 @@ mod test {
             repetitions: 1,
             instructions_missing: None,
             instructions_counted_missing: missing.map(str::to_owned),
+            drive_missing: None,
             disturbance: Vec::new(),
             rows: vec![row.clone()],
         };

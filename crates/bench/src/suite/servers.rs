@@ -3,13 +3,13 @@
 use super::residence::{Samples, Timed};
 use crate::affinity::pin_this_thread;
 use crate::instructions::Instructions;
-use diecut_devices::{Backing, Device, Options, Pacing, Profile};
+use diecut_devices::{Backing, Device, DriveMedium, DriveShape, Options, Pacing, Profile};
 use diecut_load::drive::{Digests, Endpoint, QualifiedName};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError};
 use diecut_shard::control::*;
 use diecut_shard::drive::{ConnectionId, Drive};
 use diecut_shard::null::{NullReads, NullShard};
-use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_shard::{DeviceConfig, Nonces, PoolConfig, Seat, Shard, ShardConfig};
 use diecut_spec::{Isolation, Serves, Size};
 use diecut_units::Time;
 use std::io;
@@ -180,6 +180,16 @@ pub(crate) fn stack_shard(
     Ok(move |now| Shard::new(device, config, now))
 }
 
+/// A shard on a drive with a volatile cache, on which it makes a pool, or finds the one that it made.
+pub(crate) fn drive_shard(shape: DriveShape, makes_pool: bool) -> Shard<Device> {
+    let nonces = Some(Nonces::new([0x5e; 16], [0xd1; 16]));
+    let pool = PoolConfig { nonces, ..PoolConfig::suited_to(&shape.geometry()) };
+    let config = DeviceConfig { name: String::new(), pool, volatile_cache: true, makes_pool };
+    // A file is not told what it may forget.
+    let medium = Device::Drive(DriveMedium::new(shape, true, false));
+    Shard::over(vec![(medium, config)], ShardConfig::default(), Seat::ONLY, Time::ZERO)
+}
+
 /// How the volume of the whole stack is sold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sold {
@@ -193,14 +203,29 @@ pub(crate) enum Sold {
 
 /// What an administrator asks for before the whole stack has its volume, of `1 / part` of [`STACK_BYTES`].
 pub(crate) fn stack_requests(part: u32, sold: Sold) -> [ControlRequest; 4] {
+    requests(STACK_BYTES / u64::from(part), 4, sold)
+}
+
+/// The same with a volume of blocks, of any size, on so many lanes of a drive.
+pub(crate) fn stack_requests_of(size_bytes: u64, lanes: u16) -> [ControlRequest; 4] {
+    requests(size_bytes, lanes.into(), Sold::Blocks)
+}
+
+/// Capacity and over-provisioning, in thousandths, of a vSSD that has such a volume.
+pub(crate) fn stack_specs(size_bytes: u64) -> (Size, u32) {
+    let over = size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE);
+    (Size(size_bytes + over), STACK_OVER_PROVISIONING_PERMILLE)
+}
+
+fn requests(size_bytes: u64, throughput_level: u32, sold: Sold) -> [ControlRequest; 4] {
     let name = || "bench".to_owned();
-    let size_bytes = STACK_BYTES / u64::from(part);
+    let (capacity, over_provisioning) = stack_specs(size_bytes);
     let vssd = VssdSpec {
-        throughput_level: 4,
-        capacity: Size(size_bytes + size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE)),
+        throughput_level,
+        capacity,
         serves: if sold == Sold::Zones { Serves::Zones } else { Serves::Volumes },
         placement_handles: if let Sold::Placed(handles) = sold { handles } else { 0 },
-        ..VssdSpec::new(&name(), &name(), Isolation::Channel, STACK_OVER_PROVISIONING_PERMILLE)
+        ..VssdSpec::new(&name(), &name(), Isolation::Channel, over_provisioning)
     };
     let placement = if let Sold::Placed(handles) = sold { (0..handles).collect() } else { Vec::new() };
     let volume = VolumeSpec { placement, ..VolumeSpec::new(&name(), &name(), Size(size_bytes)) };
