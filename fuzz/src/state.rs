@@ -35,6 +35,7 @@ pub fn catalog_state() -> State {
         staging_slot: Some(0),
         staging_slot_count: 1,
         exported_ius: 1000,
+        parts: Vec::new(),
         zone_room: None,
     };
     state.vssds.insert("alpha-flash".to_owned(), vssd);

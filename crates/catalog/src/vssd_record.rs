@@ -19,7 +19,7 @@ pub struct VssdRecord {
     pub staging_slot_count: u32,
     /// IUs its volumes can store.
     pub exported_ius: u64,
-    /// Its parts in the order in which their units take turns, if it lies on several devices.
+    /// Its parts in the order in which their units take turns, where a server has several devices; absent where it has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartRecord>,
     /// What room it has for zones, if it is for them.

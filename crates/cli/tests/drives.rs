@@ -79,6 +79,117 @@ fn names(list: &serde_json::Value) -> Vec<String> {
     list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// The UUID of a drive.
+fn uuid(folder: &Path, path: &str) -> String {
+    let known: serde_json::Value =
+        serde_json::from_str(&done(folder, &["--json", "device", "identify", path])).unwrap();
+    known[0]["label"]["device"].as_str().unwrap_or_else(|| panic!("{known}")).to_owned()
+}
+
+/// A command that takes drives out of a pool.
+fn remove<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["device", "remove"], more].concat()
+}
+
+/// Goal: a drive that is gone for good, or on which nothing lies, is taken out of its pool; what lay on it can be deleted, the others are served as
+/// before, and nothing is given up unasked.
+#[test]
+fn a_drive_is_taken_out_of_a_pool() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    for (at, tenant) in (1..).zip(DRIVES) {
+        write(&server, tenant, at);
+    }
+    let wide = ["--socket", "control.sock", "vssd", "create", "wide", "--tenant", "a"];
+    done(
+        folder,
+        &[&wide[..], &["--isolation", "channel", "--capacity", "16 MiB", "--device", "a,b"]].concat(),
+    );
+    server.stop();
+    let (gone, third) = (uuid(folder, "drive-b"), uuid(folder, "drive-c"));
+
+    // Of those that are there nothing is lost unasked, and those that stay are all named.
+    let from = ["--from", "drive-a", "--from", "drive-c"];
+    let said = refused(folder, &remove(&[&["drive-b"], &from[..]].concat()));
+    assert_says(&said, &["vSSD \"fast-b\", \"wide\" would be lost", "--force"]);
+    let said = refused(folder, &remove(&["drive-b", "--from", "drive-a"]));
+    assert_says(&said, &["the pool has more devices than were named"]);
+    let stranger = "0e0e0e0e-0e0e-0e0e-0e0e-0e0e0e0e0e0e";
+    assert_says(&refused(folder, &remove(&[&[stranger], &from[..]].concat())), &["the pool has no device"]);
+    let said = refused(folder, &remove(&["drive-a", "--from", "drive-a", "--from", "drive-b"]));
+    assert_says(&said, &["drive-a: it is named as one that stays"]);
+
+    // It is gone for good.
+    std::fs::rename(folder.join("drive-b"), folder.join("away")).unwrap();
+    let said = refused(folder, &remove(&[&[&*gone], &from[..]].concat()));
+    assert_says(&said, &["vSSD \"fast-b\", \"wide\" would be lost"]);
+    let arguments = [&["--json"], &*remove(&[&[&*gone], &from[..], &["--force"]].concat())].concat();
+    let said: serde_json::Value = serde_json::from_str(&done(folder, &arguments)).unwrap();
+    assert_eq!(said, serde_json::json!({ "removed": [gone], "lost_vssds": ["fast-b", "wide"] }));
+    done(folder, &remove(&[&[&*gone], &from[..]].concat()));
+
+    // One that comes back is none of the pool.
+    std::fs::rename(folder.join("away"), folder.join("drive-b")).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    assert_says(&server.announced, &["missing", "b: it was taken out of the pool"]);
+    server.stop();
+    // Nor is it when it is added: it is another device then.
+    std::fs::copy(folder.join("drive-b"), folder.join("copy")).unwrap();
+    let cut = ["--erase-block", "1M", "--lanes", "4", "--to", "drive-a", "--to", "drive-c"];
+    done(folder, &[&["device", "add", "copy"], &cut[..]].concat());
+    let another = uuid(folder, "copy");
+    assert_ne!(another, gone);
+    done(folder, &remove(&[&["copy"], &from[..]].concat()));
+    assert_says(&refused(folder, &remove(&[&["copy"], &from[..]].concat())), &["not formatted"]);
+    let tenants: String = DRIVES.iter().map(|name| tenant(name)).collect();
+    std::fs::write(folder.join("setup.toml"), device("c") + &device("a") + &tenants).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    assert!(!server.announced.contains("missing"), "{}", server.announced);
+    holds(&server, "a", 1);
+    holds(&server, "c", 3);
+    let reason = |name: &str| ask(folder, &["vssd", "show", name])["read_only_reason"].clone();
+    assert_eq!(reason("fast-b"), "its device \"b\" is taken out of the pool");
+    assert_eq!(reason("wide"), "its device \"b\" is taken out of the pool");
+    let administer = |arguments: &[&str]| done(folder, &[&["--socket", "control.sock"], arguments].concat());
+    let said = refused(folder, &["--socket", "control.sock", "vssd", "repair", "fast-b"]);
+    assert_says(&said, &["what it held is lost; it can be deleted"]);
+    administer(&["subsystem", "delete", "nqn.2026-11.org.diecut:b", "--yes"]);
+    administer(&["volume", "delete", "data-b", "--yes"]);
+    administer(&["vssd", "delete", "fast-b", "--yes"]);
+    administer(&["vssd", "delete", "wide", "--yes"]);
+    administer(&[
+        "vssd",
+        "create",
+        "again",
+        "--tenant",
+        "a",
+        "--isolation",
+        "channel",
+        "--capacity",
+        "16MiB",
+    ]);
+    let free = ask(folder, &["device", "list"])[1]["free_channels"].clone();
+    server.kill();
+    let server = Server::in_folder(folder, &[]);
+    holds(&server, "a", 1);
+    assert_eq!(ask(folder, &["device", "list"])[1]["free_channels"], free);
+    server.stop();
+
+    // One of two on which nothing lies that is there; then the only one that is left of two.
+    let from_a = ["--from", "drive-a"];
+    let said = refused(folder, &remove(&[&["drive-c"], &from_a[..]].concat()));
+    assert_says(&said, &["would be lost"]);
+    std::fs::remove_file(folder.join("drive-c")).unwrap();
+    let said = refused(folder, &remove(&[&[&*third], &from_a[..]].concat()));
+    assert_says(&said, &["more than half"]);
+    done(folder, &remove(&[&[&*third], &from_a[..], &["--force"]].concat()));
+    std::fs::write(folder.join("setup.toml"), device("a") + &tenants).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    holds(&server, "a", 1);
+    server.stop();
+}
+
 /// Goal: a vSSD has parts on several drives; what a host wrote is found again in whichever order these are named, and without one of them the vSSD
 /// is away as a whole, by name.
 #[test]

@@ -20,9 +20,7 @@ pub fn add(path: &Path, to: &[PathBuf], options: FormatOptions) -> Result<Format
     let before = Held::take_path(path).ok().filter(|one| one.label.server == held[0].label.server);
     let opening = whole_pool(&held, before.as_ref().map(|one| one.label.device))?;
     // Labels of the pool say that it is there: an earlier call was cut short at its end.
-    let is_there = |one: &Held| {
-        opening.membership(one.label.device).is_some_and(|as_what| as_what != Membership::Joining)
-    };
+    let is_there = |one: &Held| opening.membership(one.label.device).is_some_and(Membership::has_voice);
     if let Some(joined) = before.filter(is_there) {
         let formatted = Formatted {
             path: path.to_owned(),
@@ -144,5 +142,8 @@ fn fill(chosen: &Chosen, label: &Label, held: &[Held]) -> Result<(), String> {
     let config = new_pool(chosen.shape, label, has_volatile_cache(properties));
     let medium = medium(chosen.shape, &chosen.local, false).map_err(|error| error.to_string())?;
     drives.push((ring_on(&chosen.local)?, medium, config));
-    start_and_stop(drives, ShardConfig::default())
+    // What lay on devices that were taken out before stays known as that.
+    let config = ShardConfig { removed_devices: label.removed(), ..ShardConfig::default() };
+    start_and_stop(drives, config)?;
+    Ok(())
 }

@@ -39,15 +39,22 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let known = known(setup);
     let labels: Vec<_> = held.iter().map(|(_, drive)| drive.label.clone()).collect();
     let opening = open_pool(&labels, false).map_err(|error| refused(&error, &held, &known, &missing))?;
-    let is_joining = |drive: &Held| opening.membership(drive.label.device) == Some(Membership::Joining);
-    let joining: Vec<usize> = opening.current.iter().copied().filter(|at| is_joining(&held[*at].1)).collect();
+    let are = |wanted: Membership| -> Vec<usize> {
+        let is = |at: &usize| opening.membership(held[*at].1.label.device) == Some(wanted);
+        opening.current.iter().copied().filter(is).collect()
+    };
+    let (joining, removed) = (are(Membership::Joining), are(Membership::Removed));
     let is_new = |at: &usize| joining.contains(at) || opening.strangers.contains(at);
-    let mut outdated: Vec<usize> =
-        opening.stale.iter().chain(&opening.strangers).chain(&joining).copied().collect();
+    let outdated = opening.stale.iter().chain(&opening.strangers).chain(&joining).chain(&removed);
+    let mut outdated: Vec<usize> = outdated.copied().collect();
     outdated.sort_unstable();
     for at in outdated.into_iter().rev() {
         let (one, _) = held.remove(at);
         let reason = match is_new(&at) {
+            _ if removed.contains(&at) => format!(
+                "it was taken out of the pool: take it out of the set-up, or make another device of it (`diecut device format {}`)",
+                one.path.display()
+            ),
             true => format!(
                 "it was being added to the pool, which was cut short: stop the server, and `diecut device add {} --to ...` again",
                 one.path.display()
@@ -76,7 +83,14 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     }
     let made = [Unfinished::none(), Unfinished::none()];
     let news = News { age, made, mark, differences: Vec::new() };
-    Ok(AllOpened { devices, missing_count: absent as u16, missing, recipe: None, news })
+    Ok(AllOpened {
+        devices,
+        missing_count: absent as u16,
+        removed: opening.removed(),
+        missing,
+        recipe: None,
+        news,
+    })
 }
 
 /// Devices of the pool that are not there, as far as they are none of those that the set-up names.

@@ -160,6 +160,7 @@ pub fn open(
         devices: vec![opened],
         missing: Vec::new(),
         missing_count: 0,
+        removed: Vec::new(),
         recipe: Some(options),
         news,
     })

@@ -252,7 +252,8 @@ fn format_claimed(remote: &Remote, path: PathBuf, options: FormatOptions) -> Res
     let fill = || {
         let config = ShardConfig { new_pool_uuid: server, ..ShardConfig::default() };
         let carrier: Box<dyn Carrier + '_> = Box::new(remote.client());
-        start_and_stop(vec![(carrier, remote.medium(shape), new_pool(shape, &label, true))], config)
+        start_and_stop(vec![(carrier, remote.medium(shape), new_pool(shape, &label, true))], config)?;
+        Ok(())
     };
     let made = local::format(&mut &*remote, &remote.contents(), &label, options.force, fill);
     made.map_err(|error| named(&path, &error))?;
@@ -265,7 +266,8 @@ fn fill(chosen: &Chosen, label: &Label) -> Result<(), String> {
     let medium = medium(chosen.shape, local, false).map_err(|error| error.to_string())?;
     let config = ShardConfig { new_pool_uuid: label.server, ..ShardConfig::default() };
     let device = new_pool(chosen.shape, label, has_volatile_cache(local.properties()));
-    start_and_stop(vec![(ring_on(local)?, medium, device)], config)
+    start_and_stop(vec![(ring_on(local)?, medium, device)], config)?;
+    Ok(())
 }
 
 /// A ring on a drive.
@@ -285,11 +287,18 @@ pub(crate) fn new_pool(shape: DriveShape, label: &Label, volatile_cache: bool) -
     }
 }
 
-/// What a server does that is started on drives and stopped: pools are made where that is told, and all have the catalog.
+/// A vSSD, and the devices that it lies on.
+pub(crate) struct Lying {
+    pub vssd: String,
+    pub devices: Vec<Uuid>,
+}
+
+/// What a server does that is started on drives and stopped: pools are made where that is told, and all have the catalog. Gives the vSSDs that there
+/// are.
 pub(crate) fn start_and_stop(
     drives: Vec<(Box<dyn Carrier + '_>, DriveMedium, DeviceConfig)>,
     config: ShardConfig,
-) -> Result<(), String> {
+) -> Result<Vec<Lying>, String> {
     #[expect(clippy::disallowed_methods, reason = "a drive takes its time")]
     let start = Instant::now();
     let now = || Time(start.elapsed().as_nanos() as u64);
@@ -300,6 +309,7 @@ pub(crate) fn start_and_stop(
     }
     let mut shard = Shard::over(devices, config, Seat::ONLY, now());
     let (mut actions, mut done, mut is_stopping) = (Vec::new(), Vec::new(), false);
+    let mut found = Vec::new();
     loop {
         shard.work(now(), &mut actions);
         for action in actions.drain(..) {
@@ -308,7 +318,7 @@ pub(crate) fn start_and_stop(
                 Action::Answer { response, .. } => {
                     return match *response {
                         ControlResponse::Refused(error) => Err(error.message),
-                        _ => Ok(()),
+                        _ => Ok(found),
                     };
                 }
                 _ => {}
@@ -319,6 +329,11 @@ pub(crate) fn start_and_stop(
         }
         if shard.is_ready() && !is_stopping {
             is_stopping = true;
+            let vssds = shard.state().vssds.values();
+            found.extend(vssds.map(|record| Lying {
+                vssd: record.name.clone(),
+                devices: record.parts.iter().map(|part| part.device).collect(),
+            }));
             let (token, request) = (ControlToken(1), Box::new(ControlRequest::Shutdown));
             shard.handle(Event::Control { token, request }, now(), &mut actions);
             continue;

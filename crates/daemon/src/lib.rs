@@ -32,6 +32,7 @@ mod places;
 mod profile;
 mod recording;
 pub mod remote;
+pub mod remove;
 mod resources;
 pub mod serve;
 mod shards;

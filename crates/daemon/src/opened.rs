@@ -89,6 +89,8 @@ pub struct AllOpened {
     pub missing: Vec<MissingDevice>,
     /// How many these are of the pool's: a drive that never belonged to it is missed by the set-up only.
     pub missing_count: u16,
+    /// Devices that were taken out of the pool.
+    pub removed: Vec<[u8; 16]>,
     /// Of an emulated device: how shards begin anew on it after a panic, and how a recording makes its like.
     pub recipe: Option<Options>,
     pub news: News,

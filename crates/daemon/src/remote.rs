@@ -285,6 +285,7 @@ pub fn open(wanted: &RemoteDevice, setup: &Setup) -> Result<AllOpened, ServeErro
         devices: vec![opened],
         missing: Vec::new(),
         missing_count: 0,
+        removed: Vec::new(),
         recipe: None,
         news: News { age, made, mark, differences: Vec::new() },
     })

@@ -21,6 +21,7 @@ pub fn config(setup: &Setup, opened: &AllOpened) -> Result<(ShardConfig, Vec<Dev
         device_name: first.name,
         volatile_cache: first.volatile_cache,
         missing_devices: opened.missing_count,
+        removed_devices: opened.removed.clone(),
         new_pool_uuid: random_uuid()?,
         slow_after: slow_after(setup.server.slow_after_us)?,
         ..ShardConfig::default()

@@ -19,7 +19,7 @@
 //! |    104 |    8 | block_size      | bytes of an erase block                                             |
 //! |    112 |    8 | system_first    | of each lane the first erase block of catalog and block states      |
 //! |    120 |    8 | system_blocks   | how many of them each lane has                                      |
-//! |    128 | 32*n | devices         | UUID (16), state (1: 0 there, 1 joining, 2 lost, 3 leaving), zeros (7), epoch since when (8) |
+//! |    128 | 32*n | devices         | UUID (16), state (1: 0 there, 1 joining, 2 lost, 3 leaving, 4 removed), zeros (7), epoch since when (8) |
 //! |   2176 |    8 | zone_size       | with feature 1: bytes from a zone to the next one                   |
 //! |   2184 |    4 | first_zone      | with feature 1: the zone that is the first erase block              |
 //!
@@ -128,10 +128,12 @@ pub enum Membership {
     Lost,
     /// It is being evacuated.
     Leaving,
+    /// It was taken out of the pool, for good.
+    Removed,
 }
 
-const MEMBERSHIPS: [Membership; 4] =
-    [Membership::There, Membership::Joining, Membership::Lost, Membership::Leaving];
+const MEMBERSHIPS: [Membership; 5] =
+    [Membership::There, Membership::Joining, Membership::Lost, Membership::Leaving, Membership::Removed];
 
 /// One of the two copies of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -405,7 +407,7 @@ mod test {
             &|label| label.blocks_per_lane = u32::MAX.into(),
             &|label| label.system_first = u64::MAX.into(),
             &|label| label.device_count = 65.into(),
-            &|label| label.devices[1].state = 4,
+            &|label| label.devices[1].state = 5,
             &|label| label.device = [0xd3; 16],
         ];
         for (at, change) in senseless.iter().enumerate() {

@@ -61,6 +61,12 @@ impl PoolOpening {
         membership_in(&self.devices, device)
     }
 
+    /// Devices that were taken out of the pool.
+    pub fn removed(&self) -> Vec<[u8; 16]> {
+        let removed = self.devices.iter().filter(|one| one.membership == Membership::Removed);
+        removed.map(|one| one.device).collect()
+    }
+
     /// Devices with a voice: what they may know counts.
     pub fn voices(&self) -> usize {
         voters(&self.devices).count()
@@ -73,6 +79,12 @@ impl Label {
         membership_in(&self.devices, self.device)
     }
 
+    /// Devices that it says were taken out of the pool.
+    pub fn removed(&self) -> Vec<[u8; 16]> {
+        let removed = self.devices.iter().filter(|one| one.membership == Membership::Removed);
+        removed.map(|one| one.device).collect()
+    }
+
     /// The view that it is of.
     pub fn view(&self) -> View {
         View { epoch: self.epoch, bytes: self.view }
@@ -83,14 +95,16 @@ fn membership_in(devices: &[LabelDevice], device: [u8; 16]) -> Option<Membership
     devices.iter().find(|one| one.device == device).map(|one| one.membership)
 }
 
-/// Whether a device has a voice in the view that lists it so.
-fn has_voice(membership: Membership) -> bool {
-    matches!(membership, Membership::There | Membership::Leaving)
+impl Membership {
+    /// Whether a device has a voice in the view that lists it so.
+    pub fn has_voice(self) -> bool {
+        matches!(self, Membership::There | Membership::Leaving)
+    }
 }
 
 /// Devices with a voice.
 fn voters(devices: &[LabelDevice]) -> impl Iterator<Item = [u8; 16]> {
-    devices.iter().filter(|device| has_voice(device.membership)).map(|device| device.device)
+    devices.iter().filter(|device| device.membership.has_voice()).map(|device| device.device)
 }
 
 /// A view, as the labels say together that have it.
@@ -104,13 +118,20 @@ struct Votes {
 
 impl Votes {
     /// A device joins within a view (R13): all labels say that it joins, its own first, and then that it is there, its own last. So it has a voice
-    /// as soon as one of them says so, and its own as well. Only one joins at a time: any two majorities of before and after have a device in
-    /// common.
+    /// as soon as one of them says so, and its own as well. One is taken out within a view, too: it has no voice any more as soon as one label says
+    /// so. Only one joins or is taken out at a time, and all others have the labels before the next: any two majorities of before and after have a
+    /// device in common.
     fn of(labels: &[&Label]) -> Votes {
         let mut devices: Vec<LabelDevice> = Vec::new();
         for one in labels.iter().flat_map(|label| &label.devices) {
             match devices.iter_mut().find(|known| known.device == one.device) {
-                Some(known) if known.membership == Membership::Joining => *known = *one,
+                // Who was taken out never comes back.
+                Some(known) if known.membership == Membership::Removed => {}
+                Some(known)
+                    if known.membership == Membership::Joining || one.membership == Membership::Removed =>
+                {
+                    *known = *one;
+                }
                 Some(_) => {}
                 None => devices.push(*one),
             }
@@ -313,7 +334,7 @@ mod test {
                 active.retain(|at| self.drives[*at].is_reachable);
                 if gone {
                     // Devices without the view, or that are not there, are lost from now on: R12.
-                    let voters = devices.iter().filter(|one| has_voice(one.membership)).count();
+                    let voters = devices.iter().filter(|one| one.membership.has_voice()).count();
                     let left = active
                         .iter()
                         .filter(|at| is(&devices, &self.drives[**at], Membership::There))
@@ -457,6 +478,38 @@ mod test {
             let sets: Vec<u32> = all_opening.into_iter().flatten().collect();
             let apart = sets.iter().any(|one| sets.iter().any(|other| one & other == 0));
             assert!(!apart, "{count} devices: two sets that have no device in common open the pool");
+        }
+    }
+
+    /// Goal: after a removal that was cut anywhere, of a device that is there or is gone, the others open the pool, and any two sets of devices that
+    /// open it have one in common that stays. Method: as with joins.
+    #[test]
+    fn a_removal_that_is_cut_anywhere_neither_locks_nor_splits_a_pool() {
+        for count in 2..=6u8 {
+            let before: Vec<(u8, Membership)> =
+                (1..=count).map(|device| (device, Membership::There)).collect();
+            let mut after = before.clone();
+            after[usize::from(count) - 1].1 = Membership::Removed;
+            let mut drives: Vec<Label> = (1..=count).map(|device| label(device, 1, 1, &before)).collect();
+            let mut all_opening: Vec<u32> = Vec::new();
+            let staying = (1u32 << (count - 1)) - 1;
+            for done in 0..count {
+                for there in 1u32..1 << count {
+                    let is_there = |at: &usize| there >> at & 1 == 1;
+                    let labels = (0..drives.len()).filter(is_there).map(|at| drives[at].clone());
+                    if let Ok(pool) = open_pool(&labels.collect::<Vec<Label>>(), false) {
+                        // Who was taken out may miss what comes.
+                        let is_out = pool.membership([count; 16]) == Some(Membership::Removed);
+                        all_opening.push(if is_out { there & staying } else { there });
+                    } else {
+                        let is_enough = there & staying == staying && (count > 2 || done > 0);
+                        assert!(!is_enough, "{count} devices, {done} labels: those that stay open it");
+                    }
+                }
+                drives[usize::from(done)].devices = label(1, 1, 1, &after).devices;
+            }
+            let apart = all_opening.iter().any(|one| all_opening.iter().any(|other| one & other == 0));
+            assert!(!apart, "{count} devices: two sets that have none in common open the pool");
         }
     }
 

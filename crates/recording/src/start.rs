@@ -182,6 +182,7 @@ impl Start {
             // Of drives, which are not recorded.
             makes_pool: _,
             missing_devices: _,
+            removed_devices: _,
             // The same in every server, or about what is told only.
             control_patience: _,
             rate_limit_min_bytes_per_second: _,

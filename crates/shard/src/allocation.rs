@@ -218,8 +218,6 @@ fn begin<M: Divide>(
         // So that the devices are known by name while they are away.
         let named = parts.iter().map(|part| devices.get(part.device).config.name.clone());
         record.spec.device = named.collect();
-    }
-    if parts.len() > 1 {
         let listed = parts.iter().map(|part| PartRecord { device: devices.get(part.device).uuid() });
         record.parts = listed.collect();
     }

@@ -3,15 +3,29 @@
 use crate::control::{ControlError, ControlErrorKind, ControlRequest};
 use crate::registry::Registry;
 
-/// Why a vSSD is not there, of which these of its devices are missing.
-pub(crate) fn reason(missing: &[&str]) -> String {
-    match missing {
-        [] => "its device is not there".to_owned(),
-        [one] => format!("its device \"{one}\" is not there"),
-        [first, rest @ ..] => {
-            let names = rest.iter().fold(format!("\"{first}\""), |names, one| format!("{names}, \"{one}\""));
-            format!("its devices {names} are not there")
-        }
+/// Why a vSSD is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Away {
+    /// For people.
+    pub reason: String,
+    /// It never comes back: a device of it was taken out of the pool.
+    pub is_lost: bool,
+}
+
+impl Away {
+    /// Of one of which these devices are missing.
+    pub fn on(missing: &[&str], is_lost: bool) -> Away {
+        let what = if is_lost { "taken out of the pool" } else { "not there" };
+        let reason = match missing {
+            [] => format!("its device is {what}"),
+            [one] => format!("its device \"{one}\" is {what}"),
+            [first, rest @ ..] => {
+                let all =
+                    rest.iter().fold(format!("\"{first}\""), |names, one| format!("{names}, \"{one}\""));
+                format!("its devices {all} are {what}")
+            }
+        };
+        Away { reason, is_lost }
     }
 }
 
@@ -38,14 +52,21 @@ pub(crate) fn check(registry: &Registry, request: &ControlRequest) -> Result<(),
         _ => Vec::new(),
     };
     let mut records = vssds.into_iter().filter_map(|name| registry.state.vssds.get(name));
-    let Some((record, reason)) =
-        records.find_map(|record| Some((record, registry.away.get(&record.number)?)))
+    let Some((record, away)) = records.find_map(|record| Some((record, registry.away.get(&record.number)?)))
     else {
         return Ok(());
     };
-    let message = format!(
-        "vSSD \"{}\": {reason}; nothing of it can be changed until the server is started with all it lies on",
-        record.name
+    let deletes = matches!(
+        request,
+        ControlRequest::DeleteVssd(_) | ControlRequest::DeleteVolume(_) | ControlRequest::UnfenceVssd(_)
     );
+    if away.is_lost && deletes {
+        return Ok(());
+    }
+    let advice = match away.is_lost {
+        true => "what it held is lost; it can be deleted",
+        false => "nothing of it can be changed until the server is started with all it lies on",
+    };
+    let message = format!("vSSD \"{}\": {}; {advice}", record.name, away.reason);
     Err(ControlError { kind: ControlErrorKind::Media, message })
 }

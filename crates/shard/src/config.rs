@@ -60,6 +60,8 @@ pub struct ShardConfig {
     pub makes_pool: bool,
     /// Devices of the pool that are not there: what exists is known all the same if enough of the others are.
     pub missing_devices: u16,
+    /// UUIDs of devices that were taken out of the pool: what lay on them is lost, and can be deleted.
+    pub removed_devices: Vec<[u8; 16]>,
     /// How long an administrator's request may take before it is answered with what it waits for; 0: for ever.
     pub control_patience: Span,
     /// The lowest rate limit of a new vSSD, in bytes per second: below it a chunk of the log takes longer than hosts wait for a
@@ -90,6 +92,7 @@ impl Default for ShardConfig {
             new_pool_uuid: [0x0d; 16],
             makes_pool: false,
             missing_devices: 0,
+            removed_devices: Vec::new(),
             control_patience: Span::from_secs(60),
             rate_limit_min_bytes_per_second: 1 << 20,
             cost_model: None,

@@ -1,6 +1,7 @@
 //! Who has what: which shard owns each channel, where vSSDs lie, and which shard is the home of each tenant. Kept by the
 //! first shard; nothing of it is stored, because it follows from where vSSDs lie.
 
+use crate::away::Away;
 use crate::devices::DeviceIndex;
 use diecut_catalog::State;
 use diecut_units::Geometry;
@@ -144,7 +145,7 @@ impl Ledger {
     ///
     /// # Panics
     /// If not.
-    pub fn check(&self, state: &State, away: &BTreeMap<u32, String>) {
+    pub fn check(&self, state: &State, away: &BTreeMap<u32, Away>) {
         let mut listed: BTreeSet<u32> = self.vssds.keys().copied().collect();
         for (name, record) in state.vssds.iter().filter(|(_, record)| !away.contains_key(&record.number)) {
             assert!(listed.remove(&record.number), "I-S29: vSSD \"{name}\" lives somewhere");

@@ -1,6 +1,6 @@
 //! How a shard opens: the first one reads what there is and has the others open their part; they wait for its orders.
 
-use crate::away;
+use crate::away::Away;
 use crate::devices::{DeviceIndex, LiesOn, OwnDevice};
 use crate::drive;
 use crate::job::Reply;
@@ -12,7 +12,7 @@ use crate::peer::Order;
 use crate::registry::share_of;
 use crate::step::Step;
 use crate::steps::{fences, shortage, stores, subsystems, volumes, wear};
-use diecut_catalog::State;
+use diecut_catalog::{PartRecord, State};
 use diecut_media::Divide;
 use diecut_units::Time;
 use diecut_vssd::{Share, VssdId};
@@ -246,6 +246,7 @@ fn open_stores_everywhere<M: Divide>(
 fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
     let devices = &mut here.plane.flash.devices;
     let has_missing = here.config.missing_devices > 0;
+    let removed = &here.config.removed_devices;
     for (name, record) in &here.registry.state.vssds {
         let id = VssdId(record.number);
         let places: Vec<_> = record.parts.iter().map(|part| devices.find_uuid(part.device)).collect();
@@ -256,20 +257,29 @@ fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
                 (places.iter().all(Option::is_some), places.iter().flatten().all(there))
             }
         };
-        if !is_held || !is_whole && !has_missing {
+        let is_lost = match &*record.parts {
+            [] => !is_whole && !removed.is_empty() && !has_missing,
+            parts => parts.iter().any(|part| removed.contains(part.device.as_bytes())),
+        };
+        let is_whole = is_whole && !is_lost;
+        if !is_lost && (!is_held || !is_whole && !has_missing) {
             return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
         }
         if is_whole {
             let on: Vec<DeviceIndex> = places.into_iter().flatten().collect();
-            if !on.is_empty() {
+            if on.len() > 1 {
                 devices.join(id, &on);
             }
             continue;
         }
-        let is_missing = |at: usize| places.get(at).is_none_or(Option::is_none);
+        let is_missing = |at: usize| match record.parts.get(at) {
+            Some(part) if is_lost => removed.contains(part.device.as_bytes()),
+            Some(_) => places[at].is_none(),
+            None => true,
+        };
         let names = record.device.iter().enumerate().filter(|(at, _)| is_missing(*at));
         let names: Vec<&str> = names.map(|(_, name)| name.as_str()).collect();
-        here.registry.away.insert(record.number, away::reason(&names));
+        here.registry.away.insert(record.number, Away::on(&names, is_lost));
     }
     Ok(())
 }
@@ -305,20 +315,19 @@ fn name_devices<M: Divide>(here: &Owners<M>, state: &mut State) {
         return;
     }
     for record in state.vssds.values_mut() {
-        let named = |device: DeviceIndex| Some(&devices.get(device).config.name);
-        // Who only adds a drive calls none by a name.
-        let named = |device| named(device).filter(|name| !name.is_empty());
-        if record.parts.is_empty() {
-            if let Some(LiesOn::Device(device)) = devices.find(VssdId(record.number))
-                && let Some(name) = named(device)
-            {
-                record.spec.device = vec![name.clone()];
-            }
-            continue;
+        if record.parts.is_empty()
+            && let Some(LiesOn::Device(device)) = devices.find(VssdId(record.number))
+        {
+            record.parts = vec![PartRecord { device: devices.get(device).uuid() }];
         }
-        for (part, name) in record.parts.iter().zip(&mut record.spec.device) {
-            if let Some(now) = devices.find_uuid(part.device).and_then(named) {
-                name.clone_from(now);
+        // Who only adds a drive calls none by a name.
+        let named =
+            |device: DeviceIndex| Some(&devices.get(device).config.name).filter(|name| !name.is_empty());
+        for (at, part) in record.parts.iter().enumerate() {
+            let Some(now) = devices.find_uuid(part.device).and_then(named) else { continue };
+            match record.spec.device.get_mut(at) {
+                Some(name) => name.clone_from(now),
+                None => record.spec.device.push(now.clone()),
             }
         }
     }

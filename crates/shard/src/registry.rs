@@ -1,5 +1,6 @@
 //! What exists, as the catalog has it durable.
 
+use crate::away::Away;
 use crate::catalog::Catalogs;
 use crate::ledger::Group;
 use diecut_catalog::{Catalog, State, VssdRecord};
@@ -25,7 +26,7 @@ pub(crate) struct Registry {
     pub catalog: Catalogs,
     pub state: State,
     /// vSSDs on devices that are not there, all of them or one: why, by number.
-    pub away: BTreeMap<u32, String>,
+    pub away: BTreeMap<u32, Away>,
     /// The catalog is being written for another job, or channels of it may be on their way: no writing begins.
     pub is_taken: bool,
     pub lost_catalog_copies: usize,

@@ -148,8 +148,8 @@ fn wear_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> WearStatus {
 fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     let record = &here.registry.state.vssds[name];
     let id = VssdId(record.number);
-    if let Some(reason) = here.registry.away.get(&record.number) {
-        return away_status(record, reason);
+    if let Some(away) = here.registry.away.get(&record.number) {
+        return away_status(record, &away.reason);
     }
     let kept = here.plane.store_of(record.number).map(|index| here.plane.flash.kept(index));
     assert!(kept.is_some() || record.serves == Serves::Blocks, "the store of an existing vSSD is open");
@@ -171,7 +171,7 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     VssdStatus {
         spec: record.spec.clone(),
         placement: places.iter().map(|(_, location)| *location).collect(),
-        unit_devices: if record.parts.is_empty() { Vec::new() } else { unit_devices.collect() },
+        unit_devices: if record.parts.len() < 2 { Vec::new() } else { unit_devices.collect() },
         shard: (here.placement.shards > 1).then_some(here.placement.index.0),
         space: VssdSpace {
             units,

@@ -1,11 +1,14 @@
 //! Labels of drives: one copy, and both of which either may be anything.
 #![no_main]
 
-use diecut_drives::{DriveShape, Label, LabelDevice, Membership};
+use diecut_drives::{DriveShape, Label, LabelDevice, Membership, ZoneCut};
 use diecut_fuzz::{Input, bounded};
 use diecut_units::{checksum, checksum_append};
 
 diecut_fuzz::target!(seeds, check);
+
+/// Of a drive that is written in zones.
+const ZONES: ZoneCut = ZoneCut { zone_size_bytes: 64 << 20, first_zone: 4 };
 
 fn seeds() -> Vec<Vec<u8>> {
     (0..3u8)
@@ -18,7 +21,12 @@ fn seeds() -> Vec<Vec<u8>> {
                 epoch: 9,
                 view: [3; 8],
                 secret: [4; 16],
-                shape: DriveShape { lanes: 4, block_size_bytes: 64 << 20, blocks_per_lane: 100 },
+                shape: DriveShape {
+                    lanes: 4,
+                    block_size_bytes: 64 << 20,
+                    blocks_per_lane: 100,
+                    zones: (number == 2).then_some(ZONES),
+                },
                 system: (3, 5),
                 devices: vec![device(2, Membership::There), device(5, Membership::Leaving)],
             };

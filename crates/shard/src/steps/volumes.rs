@@ -141,6 +141,10 @@ pub(crate) fn open<M: Divide>(here: &mut Owners<M>, name: &str, job: &Job) -> Pr
 /// Waits until no command is under way in a namespace, and closes it.
 pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progress {
     let namespaces = &mut here.plane.namespaces;
+    if namespaces.statistics(id).is_none() {
+        // Of a volume that is lost with its device none was opened.
+        return Progress::Done;
+    }
     if namespaces.is_open(id) {
         namespaces.begin_close(id);
     }

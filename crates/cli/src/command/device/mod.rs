@@ -5,6 +5,7 @@ mod format;
 mod identified;
 mod list;
 mod remote;
+mod remove;
 
 pub use list::list;
 
@@ -28,6 +29,8 @@ pub enum Device {
     Add(add::Add),
     /// Make files or block devices, or a namespace of a target, a pool that a server can serve. What they hold is lost.
     Format(format::Format),
+    /// Take drives out of a pool whose server is stopped: those that are gone for good, and those on which nothing lies.
+    Remove(remove::Remove),
     /// Take a namespace of a target from a server that is gone for good. One that still serves it writes no more when another one has it.
     Release(remote::Release),
 }
@@ -89,6 +92,7 @@ impl Device {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
             Device::Add(add) => add.run(json),
+            Device::Remove(remove) => remove.run(json),
             Device::List => unreachable!("a server is asked"),
             Device::Release(release) => release.run(json),
         }
