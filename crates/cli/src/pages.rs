@@ -17,7 +17,8 @@ const STARTS: &[(&str, &str)] = &[
 ];
 
 /// Options that pages name alone and that are of other programs: `diecut-bench`, the load for SQLite, `db_bench`, vLFS.
-const OF_OTHERS: &[&str] = &["checked", "in-place", "rollback", "num", "allow-other", "slower", "level"];
+const OF_OTHERS: &[&str] =
+    &["checked", "in-place", "rollback", "num", "allow-other", "slower", "level", "fio", "drive-folder"];
 
 /// A command line of a page.
 struct Found {

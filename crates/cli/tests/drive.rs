@@ -169,7 +169,7 @@ fn wrong_drives_are_refused_by_name() {
     let label = std::fs::read(&drive).unwrap();
     for (at, value, words) in [
         (8, 2, &["drive", "its label has version 2", "a later version"][..]),
-        (16, 1, &["drive", "features 0x1", "a later version"]),
+        (16, 0x80, &["drive", "features 0x80", "a later version"]),
         (98, 2, &["1 of 2 devices of the pool", "more than half", "Name them in the set-up"]),
         (112, 1, &["drive", "do not lie where this version has them"]),
     ] {
