@@ -123,6 +123,16 @@ impl MapEntry {
         MapEntry(place.0 | u64::from(check.bits()) << CHECK_SHIFT | is_checked)
     }
 
+    /// What a map has where a leaf has this word, and whether it has: it says that nothing was written, or names data without flags whose check
+    /// counts, at a place that lies before `end`. Most words do. Without a branch, so that words of a leaf are looked at several at a time.
+    #[inline]
+    pub fn of_plain_word(word: u64, end: LogAddress) -> (MapEntry, bool) {
+        const ABOVE_PLACE: u64 = 0xff << PLACE_BITS;
+        let is_data = (word & ABOVE_PLACE == DATA) & (word & PLACE_MASK < end.number());
+        let is_checked = (word & DATA) << (IS_CHECKED.trailing_zeros() - DATA.trailing_zeros());
+        (MapEntry(word | is_checked), (word == 0) | is_data)
+    }
+
     /// The place.
     #[inline]
     pub fn get(self) -> LogAddress {
@@ -175,6 +185,23 @@ mod test {
         }
         assert!(place.is_place() && LogAddress::at(0).is_place());
         assert_eq!(place.plus(7).distance_from(place), 7);
+    }
+
+    /// Goal: a word is plain if a map has it as it is, but for the check that counts. Method: plain ones, and one thing changed in each way.
+    #[test]
+    fn plain_words_are_entries() {
+        let end = LogAddress::at(100);
+        let plain = |place: u64| DATA | place | 0xbeef << CHECK_SHIFT;
+        for place in [0, 1, 99] {
+            let data = MapEntry::data(LogAddress::at(place), Check::of(0xbeef));
+            assert_eq!(MapEntry::of_plain_word(plain(place), end), (data, true));
+        }
+        assert_eq!(MapEntry::of_plain_word(0, end), (MapEntry::NONE, true));
+        assert!(!MapEntry::of_plain_word(plain(100), end).1, "beyond the end");
+        for bit in 40..48 {
+            assert!(!MapEntry::of_plain_word(plain(5) ^ 1 << bit, end).1, "bit {bit}");
+        }
+        assert!(!MapEntry::of_plain_word(1, end).1 && !MapEntry::of_plain_word(1 << CHECK_SHIFT, end).1);
     }
 
     /// Goal: a check that is known refuses other content, one that is not refuses none, and a move keeps or learns it. Method:

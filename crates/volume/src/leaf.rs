@@ -230,8 +230,23 @@ impl<'a> Leaf<'a> {
             number: stored.number.get(),
             stamp: stored.stamp.get(),
         };
-        let are_possible = stored.entries.iter().all(|word| LeafEntry::of_word(word.get()).is_some());
+        // Of most leaves all words are plain.
+        let end = LogAddress::at((1 << PLACE_BITS) - 1);
+        let are_plain =
+            stored.entries.iter().fold(true, |all, word| all & MapEntry::of_plain_word(word.get(), end).1);
+        let are_possible =
+            are_plain || stored.entries.iter().all(|word| LeafEntry::of_word(word.get()).is_some());
         (name.is_possible() && are_possible).then_some(Leaf { name, entries: &stored.entries })
+    }
+
+    /// Has a map say what the leaf does, if all of its words are plain ([`MapEntry::of_plain_word`]). Else what the map says then is nothing to go by.
+    pub fn put_plain(&self, entries: &mut [MapEntry], end: LogAddress) -> bool {
+        let pairs = entries.iter_mut().zip(self.entries);
+        pairs.fold(true, |all, (entry, word)| {
+            let is_plain;
+            (*entry, is_plain) = MapEntry::of_plain_word(word.get(), end);
+            all & is_plain
+        })
     }
 
     /// Whether these bytes are a leaf of a version that this program does not know. It may be right, so nothing of it is taken, and nothing
@@ -301,6 +316,37 @@ mod test {
         let read: Vec<_> = leaf.entries().collect();
         assert_eq!((read.len(), &read[..6]), (LEAF_ENTRIES, &entries[..]));
         assert!(read[6..].iter().all(|entry| *entry == LeafEntry::default()));
+    }
+
+    /// Goal: a map has the same of a leaf whose words are plain, whichever way it takes them, and other leaves have only one. Method: a leaf of
+    /// plain entries, and with one of another kind at each place.
+    #[test]
+    fn plain_leaves_are_taken_at_once() {
+        let end = LogAddress::at(1000);
+        let mut entries = vec![data(7, 8); LEAF_ENTRIES];
+        entries[3] = LeafEntry::default();
+        let taken = |entries: &[LeafEntry]| {
+            let iu = encoded(&name(), entries);
+            let leaf = Leaf::decode(&iu).expect("a leaf");
+            let mut map = vec![MapEntry::from(LogAddress::UNKNOWN); LEAF_ENTRIES];
+            let is_plain = leaf.put_plain(&mut map, end);
+            let told: Vec<MapEntry> = leaf.entries().map(|entry| entry.in_map(end, |_| true)).collect();
+            assert!(!is_plain || map == told);
+            is_plain
+        };
+        assert!(taken(&entries) && taken(&entries[..5]));
+        for at in [0, 250, LEAF_ENTRIES - 1] {
+            for other in [
+                data(1000, 8),
+                LeafEntry { is_versioned: true, ..data(7, 8) },
+                LeafEntry { state: LeafState::Deallocated, ..LeafEntry::default() },
+                LeafEntry { state: LeafState::Lost, ..LeafEntry::default() },
+            ] {
+                let mut entries = entries.clone();
+                entries[at] = other;
+                assert!(!taken(&entries), "{other:?} at {at}");
+            }
+        }
     }
 
     /// Goal: no flipped bit passes, and a part of a leaf is none.

@@ -53,6 +53,11 @@ impl Log {
         self.writer.anchors.end_of(index, self.generation(index)?)
     }
 
+    /// Whether what a leaf says of checks means something whichever segment that there is it names.
+    pub fn all_have_checks(&self) -> bool {
+        self.writer.segments.all_have_checks()
+    }
+
     /// Whether what a leaf says of the check of a place means something.
     pub fn has_checks(&self, address: LogAddress) -> bool {
         self.writer.segments.has_checks(address)

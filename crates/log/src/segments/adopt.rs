@@ -155,6 +155,12 @@ impl Segments {
         (used, lost)
     }
 
+    /// See [`Segments::has_checks`], of all segments that there are.
+    pub fn all_have_checks(&self) -> bool {
+        let mut there = self.list.iter().filter(|segment| segment.exists());
+        there.all(|segment| segment.format() == Some(Format::Three))
+    }
+
     /// Whether what a leaf says of the check of a place means something.
     pub fn has_checks(&self, address: LogAddress) -> bool {
         let segment = self.list.get(self.layout.segment_of(address).0 as usize);

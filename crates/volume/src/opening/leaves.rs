@@ -53,6 +53,8 @@ pub(super) struct LeafReads {
     lost: BTreeSet<LeafId>,
     /// Those of them whose segments were given back, in a store of a version that gave them back without a record.
     perhaps_emptied: BTreeSet<LeafId>,
+    /// No segment is there in which checks mean nothing.
+    all_have_checks: bool,
 }
 
 impl LeafReads {
@@ -67,6 +69,7 @@ impl LeafReads {
             next_run: 0,
             lost: BTreeSet::new(),
             perhaps_emptied: BTreeSet::new(),
+            all_have_checks: lent.log.all_have_checks(),
         };
         let gone = reads.find_runs(&leaves, found, lent);
         for run in &gone {
@@ -167,12 +170,18 @@ impl LeafReads {
     fn take_new(&mut self, id: LeafId, iu: &[u8], lent: &mut Lent) -> bool {
         let name = LeafName { level: 0, volume: id.volume.into(), number: id.leaf as u64, stamp: 0 };
         let leaf = Leaf::decode(iu)
-            .filter(|leaf| leaf.name == name || mutant!("volume: leaf of another number taken"))
-            .filter(|leaf| leaf.entries().all(|entry| !entry.is_versioned && !entry.is_framed));
+            .filter(|leaf| leaf.name == name || mutant!("volume: leaf of another number taken"));
         let Some(leaf) = leaf else { return false };
         let end = lent.log.places_end();
         let map = lent.maps.volume(id.volume);
         let ius = map.ius_of(id.kind, id.leaf);
+        if self.all_have_checks && leaf.put_plain(&mut map.entries[ius.clone()], end) {
+            return true;
+        }
+        if leaf.entries().any(|entry| entry.is_versioned || entry.is_framed) {
+            map.entries[ius].fill(LogAddress::UNKNOWN.into());
+            return false;
+        }
         let mut names_nothing = false;
         for (entry, told) in map.entries[ius].iter_mut().zip(leaf.entries()) {
             let has_checks =
