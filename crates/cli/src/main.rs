@@ -171,8 +171,9 @@ fn end_with(error: &clap::Error) -> ! {
 
 /// Refuses options that would do nothing.
 fn refuse_in_vain(matches: &ArgMatches) {
-    // The one of `device` that asks a server.
-    if matches.subcommand_matches("device").is_some_and(|device| device.subcommand_name() == Some("list")) {
+    // Those of `device` that ask a server.
+    let asks = |device: &ArgMatches| matches!(device.subcommand_name(), Some("list" | "show"));
+    if matches.subcommand_matches("device").is_some_and(asks) {
         return;
     }
     let Some((_, options)) = IN_VAIN.iter().find(|(name, _)| matches.subcommand_name() == Some(name)) else {
@@ -244,7 +245,7 @@ fn main() -> ExitCode {
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Qos(qos) => qos.run(&client, arguments.json).await,
             Command::Wear(wear) => wear.run(&client, arguments.json).await,
-            Command::Device(_) => command::device::list(&client, arguments.json).await,
+            Command::Device(device) => device.ask(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(told_socket, arguments.timeout, arguments.json).await,
             Command::Sim(_)
             | Command::Serve(_)

@@ -206,6 +206,22 @@ fn a_vssd_has_parts_on_several_drives() {
     assert_eq!(vssd["placement"]["unit_devices"], serde_json::json!(["c", "a"]));
     assert_says(&done(folder, &["--socket", "control.sock", "vssd", "list"]), &["fast-wide", "c:0/0"]);
     write(&server, "wide", 7);
+    let shown = ask(folder, &["device", "show", "c"]);
+    assert_eq!(
+        (&shown["name"], &shown["vssds"]),
+        (&"c".into(), &serde_json::json!(["fast-wide"])),
+        "{shown}"
+    );
+    assert!(shown["drive"]["properties"]["logical_block_bytes"].is_u64(), "{shown}");
+    let said = done(folder, &["--socket", "control.sock", "device", "show", "c"]);
+    assert_says(&said, &["block", "bytes"]);
+    assert_says(&said, &["fast-wide", "wide", "0/0"]);
+    assert_says(
+        &done(folder, &["--socket", "control.sock", "device", "show", "b"]),
+        &["No vSSD lies on it."],
+    );
+    let said = refused(folder, &["--socket", "control.sock", "device", "show", "d"]);
+    assert_says(&said, &["there is no device \"d\"", "diecut device list"]);
     // What was not said was chosen, and stays; what cannot be is refused by name.
     let create = |name: &str, more: &[&str]| -> Vec<String> {
         let usual = ["--socket", "control.sock", "vssd", "create", name, "--tenant", "wide"];
@@ -300,6 +316,7 @@ fn three_drives_are_served_and_two_of_them() {
     write(&server, "c", 33);
     let status = ask(folder, &["status"]);
     assert_eq!(status["missing_devices"][0]["name"], "b");
+    assert_says(&done(folder, &["--socket", "control.sock", "device", "show", "b"]), &["state", "not there"]);
     let vssd = ask(folder, &["vssd", "show", "fast-b"]);
     assert_eq!(vssd["read_only_reason"], "its device \"b\" is not there");
     let said = refused(folder, &["--socket", "control.sock", "vssd", "delete", "fast-b", "--yes"]);

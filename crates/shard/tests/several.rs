@@ -2,13 +2,15 @@
 //! drives, each ended by a cut at some event; the drives change their order, one of them is away for a life, and catalogs that missed changes are
 //! there again.
 
-use crate::drives::{Known, Labelled, SIZE_BYTES, World, find, requests, work};
+use crate::drives::{Known, LBAS, Labelled, SIZE_BYTES, World, find, requests, work};
+use diecut_namespace::contract::*;
 use diecut_shard::DeviceIndex;
 use diecut_shard::control::*;
 use diecut_spec::{Isolation, TenantSpec, VssdSpec};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::planted::is_noticed;
+use diecut_units::{Buffer, BufferMut, IU_SIZE_BYTES};
 use std::collections::BTreeSet;
 
 const DRIVES: u8 = 3;
@@ -262,4 +264,74 @@ fn a_pool_needs_enough_of_its_drives() {
     let mut world = World::new(drives, 2, false);
     let is_open = world.open(&mut forever());
     assert!(!is_open && world.shard.failure().is_some(), "one of three is too few");
+}
+
+/// Goal: a drive that goes while it is served is felt by nobody who does not lie on it, changes of administrators are made without it, and what was
+/// flushed is there when it is back. Method: one of three drives fails all that it is asked; hosts of all volumes go on.
+#[test]
+fn a_drive_that_goes_is_felt_by_those_on_it_only() {
+    for seed in 0..depth(4, 100) {
+        let mut random = Random::of(seed);
+        let (drives, mut all) = settled(20 + seed);
+        let mut world = World::new(drives, 0, false);
+        assert!(world.open(&mut forever()));
+        for known in &mut all.volumes {
+            work(&mut world, known, &mut random, &mut 400);
+        }
+        let gone = random.below(DRIVES.into()) as usize;
+        world.drives[gone].model.faults_mut().is_gone = true;
+        let is_whole = |known: &Known| known.namespace <= DRIVES.into() && known.namespace != gone as u32 + 1;
+        for round in 0..6 {
+            for known in &mut all.volumes {
+                if is_whole(known) {
+                    work(&mut world, known, &mut random, &mut 200);
+                    continue;
+                }
+                // They are answered, well or not.
+                let range = LbaRange { first_lba: random.below(LBAS), lba_count: 1 };
+                let operation = match round % 3 {
+                    0 => NamespaceOperation::Flush,
+                    1 => NamespaceOperation::Read {
+                        range,
+                        destination: BufferMut::copy_from(&[0; IU_SIZE_BYTES]),
+                    },
+                    _ => {
+                        known.version += 1;
+                        known.versions.write(range.first_lba..range.first_lba + 1, known.version);
+                        NamespaceOperation::Write {
+                            range,
+                            data: Buffer::copy_from(&known.version.to_le_bytes().repeat(IU_SIZE_BYTES / 8)),
+                            force_unit_access: true,
+                            placement: PlacementTarget::default(),
+                        }
+                    }
+                };
+                let answer = world.try_command(known.namespace, operation, &mut forever());
+                assert!(answer.is_some(), "seed {seed}: it is answered");
+            }
+            let name = format!("late-{round}");
+            done(world.ask(ControlRequest::CreateTenant(TenantSpec::new(&name)), &mut forever()));
+            all.tenants.insert(name);
+        }
+        // It is back, or still away, when the server starts the next time; then all are there.
+        let mut drives = world.end(random.below(2) == 0);
+        drives[gone].model.faults_mut().is_gone = false;
+        let mut back = Some(drives.remove(gone));
+        if random.below(2) == 0 {
+            drives.extend(back.take());
+        }
+        for _ in 0..2 {
+            let mut world = World::new(drives, u16::from(back.is_some()), false);
+            assert!(world.open(&mut forever()), "seed {seed}: {:?}", world.shard.failure());
+            let found: BTreeSet<String> = world.shard.state().tenants.keys().cloned().collect();
+            assert_eq!(found, all.tenants, "seed {seed}");
+            for known in &mut all.volumes {
+                if back.is_none() || is_whole(known) {
+                    find(&mut world, known, &format!("seed {seed}"));
+                }
+            }
+            drives = world.end(true);
+            drives.extend(back.take());
+        }
+    }
 }

@@ -6,8 +6,9 @@ mod identified;
 mod list;
 mod remote;
 mod remove;
+mod show;
 
-pub use list::list;
+use crate::client::{Client, ClientError};
 
 use crate::print;
 use clap::{Args, Subcommand};
@@ -25,6 +26,11 @@ pub enum Device {
     Identify(Identify),
     /// List the devices of a running server, and those of its pool that are not there.
     List,
+    /// Say what a device of a running server is, and what lies on it.
+    Show {
+        /// Its name, as `diecut device list` has it.
+        name: String,
+    },
     /// Add a file or a block device to a pool whose server is stopped. What it holds is lost.
     Add(add::Add),
     /// Make files or block devices, or a namespace of a target, a pool that a server can serve. What they hold is lost.
@@ -82,25 +88,53 @@ struct Zones {
     capacity_bytes: u64,
 }
 
+impl Local {
+    fn of(device: &LocalDevice) -> Local {
+        let zones = device.zoning().ok().flatten().map(|zoning| Zones {
+            conventional: zoning.conventional(),
+            capacity_bytes: zoning
+                .zones
+                .get(zoning.conventional() as usize)
+                .map_or(0, |zone| zone.capacity_bytes),
+        });
+        Local { properties: device.properties().clone(), zones }
+    }
+}
+
 impl Device {
     /// Carries it out, and prints what came of it.
     ///
     /// # Panics
-    /// If a server is to be asked ([`list()`]).
+    /// If a server is to be asked ([`Device::ask`]).
     pub fn run(self, json: bool) -> ExitCode {
         match self {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
             Device::Add(add) => add.run(json),
             Device::Remove(remove) => remove.run(json),
-            Device::List => unreachable!("a server is asked"),
+            Device::List | Device::Show { .. } => unreachable!("a server is asked"),
             Device::Release(release) => release.run(json),
         }
     }
 
     /// Whether a server is asked.
     pub fn asks_server(&self) -> bool {
-        matches!(self, Device::List)
+        matches!(self, Device::List | Device::Show { .. })
+    }
+
+    /// Asks a server, and prints what it says.
+    ///
+    /// # Errors
+    /// What asking brings.
+    ///
+    /// # Panics
+    /// If no server is to be asked ([`Device::run`]).
+    pub async fn ask(self, client: &Client, json: bool) -> Result<(), ClientError> {
+        match self {
+            Device::List => list::list(client, json).await,
+            Device::Show { name } => show::show(client, &name, json).await,
+            _ => unreachable!("no server is asked"),
+        }
     }
 }
 
@@ -143,22 +177,16 @@ impl Identify {
     fn identify(&self, path: &Path) -> Result<Identified<Local>, String> {
         let device = LocalDevice::open(path, Access::Look).map_err(|error| error.to_string())?;
         let contents = device.contents().map_err(|error| error.to_string())?;
-        let properties = device.properties().clone();
+        let local = Local::of(&device);
+        let properties = &local.properties;
         let looked = Looked {
             users: device.users(),
             contents,
             against: properties.against(),
             label: device.label().map_err(|error| error.to_string()),
         };
-        let zones = device.zoning().ok().flatten().map(|zoning| Zones {
-            conventional: zoning.conventional(),
-            capacity_bytes: zoning
-                .zones
-                .get(zoning.conventional() as usize)
-                .map_or(0, |zone| zone.capacity_bytes),
-        });
         let shape = device.shape(self.cut.lanes, self.cut.erase_block.map(|size| size.bytes()));
-        Ok(Identified::new(path.display().to_string(), Local { properties, zones }, looked, shape))
+        Ok(Identified::new(path.display().to_string(), local, looked, shape))
     }
 }
 
