@@ -104,6 +104,8 @@ pub struct Admin {
     ready_by: Option<(Time, u64)>,
     keep_alive_at: Time,
     keep_alive_under_way: bool,
+    /// CSTS.CFS at the end of a shutdown.
+    has_failed: bool,
 }
 
 /// What one delivery of bytes brought.
@@ -149,6 +151,7 @@ impl Admin {
             ready_by: None,
             keep_alive_at: Time::NEVER,
             keep_alive_under_way: false,
+            has_failed: false,
         }
     }
 
@@ -160,6 +163,11 @@ impl Admin {
     /// Whether [`Admin::shut_down`] is through.
     pub fn is_down(&self) -> bool {
         self.stage == Stage::Down
+    }
+
+    /// Whether the controller said then that it has failed (CSTS.CFS): it could not make durable what was in its cache.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Parameters of I/O queue `queue_id` (from 1 on) with room for `depth` commands under way.
@@ -437,6 +445,7 @@ impl Admin {
             Stage::AwaitShutDown => {
                 let status = ControllerStatus::decode(completion.result as u32);
                 let is_down = status.shutdown == shutdown::COMPLETE;
+                self.has_failed |= is_down && status.fatal;
                 self.go(if is_down { Stage::Down } else { Stage::AwaitShutDown });
             }
             Stage::Connecting | Stage::Ready | Stage::Down => unreachable!("returned above"),

@@ -846,7 +846,9 @@ impl Runner<'_> {
                     self.oracle.acknowledge_flush(volume, issued);
                 }
             }
-            (Purpose::ShutDown { .. }, Err(_)) => self.unexpected(answer.token, error, false),
+            (Purpose::ShutDown { .. }, Err(_)) => {
+                self.unexpected(answer.token, error, self.may_lose_data());
+            }
             (Purpose::Write { id, .. }, Err(HostError::NoNamespace)) if unseen => {
                 self.oracle.refuse_write(id)
             }

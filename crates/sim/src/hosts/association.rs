@@ -104,10 +104,13 @@ impl Hosts {
             return true;
         }
         if let Stage::Leaving(token) = host.stage
-            && host.admin.as_ref().is_some_and(|(_, admin)| admin.is_down())
+            && let Some((_, admin)) = host.admin.as_ref().filter(|(_, admin)| admin.is_down())
         {
             mark!("hosts: clean shutdown");
-            self.answers.push(HostAnswer { lane: host.lane, token, result: Ok(Vec::new()) });
+            // A cache that could not be flushed is all that a controller can say of it.
+            let failed = HostError::Other("the controller has failed (CSTS.CFS)".to_owned());
+            let result = if admin.has_failed() { Err(failed) } else { Ok(Vec::new()) };
+            self.answers.push(HostAnswer { lane: host.lane, token, result });
             self.paths[path].stage = Stage::Ready;
             self.drop_connection(path, now + Span::from_millis(1), now);
             return true;
