@@ -3,10 +3,10 @@
 use crate::drive::{Held, has_volatile_cache, medium, system_area};
 use crate::error::ServeError;
 use crate::format::{
-    Chosen, FormatOptions, Formatted, checked, choose, named, new_pool, ring_on, start_and_stop,
+    Chosen, FormatOptions, Formatted, carried, checked, choose, named, new_pool, ring_on, start_and_stop,
 };
 use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership, PoolOpening, open_pool};
-use diecut_shard::{DeviceConfig, PoolConfig, ShardConfig};
+use diecut_shard::{PoolConfig, ShardConfig};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -131,13 +131,7 @@ fn is_left_over(chosen: &Chosen, pool: [u8; 16]) -> bool {
 
 /// Makes a pool on it, and gives it the catalog that the others have.
 fn fill(chosen: &Chosen, label: &Label, held: &[Held]) -> Result<(), String> {
-    let mut drives = Vec::new();
-    for one in held {
-        let (medium, pool) = one.medium().map_err(|error| error.to_string())?;
-        let volatile_cache = has_volatile_cache(one.local.properties());
-        let config = DeviceConfig { name: String::new(), pool, volatile_cache, makes_pool: false };
-        drives.push((ring_on(&one.local)?, medium, config));
-    }
+    let mut drives = held.iter().map(carried).collect::<Result<Vec<_>, String>>()?;
     let properties = chosen.local.properties();
     let config = new_pool(chosen.shape, label, has_volatile_cache(properties));
     let medium = medium(chosen.shape, &chosen.local, false).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! Makes files or block devices devices of a pool: an empty pool on each, and then the labels that say so.
 
-use crate::drive::{check_properties, has_volatile_cache, medium, page_cache, system_area};
+use crate::drive::{Held, check_properties, has_volatile_cache, medium, page_cache, system_area};
 use crate::error::{ServeError, file_error};
 use crate::folder::Unfinished;
 use crate::remote::{Remote, RemoteHost};
@@ -287,6 +287,17 @@ pub(crate) fn new_pool(shape: DriveShape, label: &Label, volatile_cache: bool) -
     }
 }
 
+/// A drive as [`start_and_stop`] takes it: who carries out what it asks for, its medium, and its settings.
+type Carried<'a> = (Box<dyn Carrier + 'a>, DriveMedium, DeviceConfig);
+
+/// A drive of a pool that there is.
+pub(crate) fn carried<'a>(one: &Held) -> Result<Carried<'a>, String> {
+    let (medium, pool) = one.medium().map_err(|error| error.to_string())?;
+    let volatile_cache = has_volatile_cache(one.local.properties());
+    let config = DeviceConfig { name: String::new(), pool, volatile_cache, makes_pool: false };
+    Ok((ring_on(&one.local)?, medium, config))
+}
+
 /// A vSSD, and the devices that it lies on.
 pub(crate) struct Lying {
     pub vssd: String,
@@ -295,10 +306,7 @@ pub(crate) struct Lying {
 
 /// What a server does that is started on drives and stopped: pools are made where that is told, and all have the catalog. Gives the vSSDs that there
 /// are.
-pub(crate) fn start_and_stop(
-    drives: Vec<(Box<dyn Carrier + '_>, DriveMedium, DeviceConfig)>,
-    config: ShardConfig,
-) -> Result<Vec<Lying>, String> {
+pub(crate) fn start_and_stop(drives: Vec<Carried<'_>>, config: ShardConfig) -> Result<Vec<Lying>, String> {
     #[expect(clippy::disallowed_methods, reason = "a drive takes its time")]
     let start = Instant::now();
     let now = || Time(start.elapsed().as_nanos() as u64);

@@ -1,10 +1,10 @@
 //! Takes drives out of a pool of drives that no server serves: those that are gone for good, and those on which nothing lies.
 
-use crate::drive::{Held, has_volatile_cache};
+use crate::drive::Held;
 use crate::error::ServeError;
-use crate::format::{Lying, named, ring_on, start_and_stop};
+use crate::format::{Lying, carried, named, start_and_stop};
 use diecut_devices::{Label, LabelDevice, Membership, PoolOpening, open_pool};
-use diecut_shard::{DeviceConfig, ShardConfig};
+use diecut_shard::ShardConfig;
 use std::path::PathBuf;
 use uuid::Uuid;
 
@@ -133,12 +133,6 @@ fn check(opening: &PoolOpening, held: &[Held], devices: &[Uuid]) -> Result<(), S
 
 /// Starts a server on the drives and stops it; the vSSDs that there are.
 fn start(held: &[Held], leaving: &[Held], config: ShardConfig) -> Result<Vec<Lying>, String> {
-    let mut drives = Vec::new();
-    for one in held.iter().chain(leaving) {
-        let (medium, pool) = one.medium().map_err(|error| error.to_string())?;
-        let volatile_cache = has_volatile_cache(one.local.properties());
-        let device = DeviceConfig { name: String::new(), pool, volatile_cache, makes_pool: false };
-        drives.push((ring_on(&one.local)?, medium, device));
-    }
+    let drives = held.iter().chain(leaving).map(carried).collect::<Result<Vec<_>, String>>()?;
     start_and_stop(drives, config)
 }
