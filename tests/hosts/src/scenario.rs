@@ -197,8 +197,10 @@ const SERVER_ADDRESS: &str = "10.0.2.2";
 /// The same machine over the guest's second network card.
 const SERVER_ADDRESS_2: &str = "10.0.3.2";
 /// Boots of a guest at most. An emulated processor that patches the kernel's code while another one runs it can end a boot (an int3 that
-/// nobody expects); what happens after the guest said that it is up is never tried again.
+/// nobody expects) or keep it from ever ending; what happens after the guest said that it is up is never tried again.
 const BOOTS_MAX: u32 = 3;
+/// A boot that took so long is given up: it takes half a minute where others use the machine too.
+const BOOT_TIME_MAX: Duration = Duration::from_secs(150);
 /// Lines of the guest's console shown when something failed.
 const TAIL_LINES: usize = 40;
 
@@ -268,22 +270,31 @@ fn play(
     let boot = || Guest::boot(&plan, scenario.time_limit).map_err(|error| format!("QEMU: {error}"));
     let mut guest = boot()?;
     let (mut boots, mut booted, mut finished) = (1, false, false);
+    let mut boot_started = Instant::now();
     loop {
-        let line = match guest.next(Duration::from_secs(5)) {
+        let seen = guest.next(Duration::from_secs(5));
+        // Nothing of it has met the server yet.
+        let failure = match seen {
+            _ if booted || boots == BOOTS_MAX => None,
+            Console::Ended => Some("died before it was up"),
+            _ if boot_started.elapsed() > BOOT_TIME_MAX => Some("hangs before it is up"),
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            run.say(&format!(
+                "  ..    the guest's kernel {failure} (boot {boots} of {BOOTS_MAX}); booting again"
+            ));
+            boots += 1;
+            guest = boot()?;
+            boot_started = Instant::now();
+            continue;
+        }
+        let line = match seen {
             Console::Line(line) => line,
             Console::Quiet if guest.time_left().is_zero() => {
                 return Err(format!("the guest did not end within {} s", scenario.time_limit.as_secs()));
             }
             Console::Quiet => continue,
-            // Nothing of it has met the server yet.
-            Console::Ended if !booted && boots < BOOTS_MAX => {
-                run.say(&format!(
-                    "  ..    the guest's kernel died before it was up (boot {boots} of {BOOTS_MAX}); booting again"
-                ));
-                boots += 1;
-                guest = boot()?;
-                continue;
-            }
             Console::Ended => break,
         };
         if options.verbose {
