@@ -11,6 +11,12 @@ cd "$(dirname "$0")/.."
 wants() { case " $wanted " in *" $1 "*) ;; *) return 1 ;; esac; }
 wanted="$*"
 
+# Installs packages. Waits where another program installs some.
+packages() {
+  local wait=DPkg::Lock::Timeout=300
+  timeout 600 apt-get update -qq -o "$wait" && timeout 1200 apt-get install -y -qq -o "$wait" --no-install-recommends "$@" >/dev/null
+}
+
 missing=()
 { command -v cc && command -v c++; } >/dev/null || missing+=(build-essential)
 command -v git >/dev/null || missing+=(git)
@@ -21,21 +27,19 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "setup: packages are missing and this is not root; run: apt-get install ${missing[*]}" >&2
     exit 2
   fi
-  timeout 300 apt-get update -qq
-  timeout 900 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  packages "${missing[@]}"
 fi
 
 # Only counts instructions: where it cannot be had, the benchmark says that they are missing.
 if wants bench && ! command -v valgrind >/dev/null; then
-  { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends valgrind >/dev/null; } ||
+  packages valgrind ||
     echo "setup: VALGRIND CANNOT BE INSTALLED; instructions per operation will be missing" >&2
 fi
 
 # Only the tests of apps/rocksdb and `make rocksdb` need it; without they are left out, and in `make test` they fail.
 if wants rocksdb &&
   ! { command -v db_bench >/dev/null && echo '#include <rocksdb/version.h>' | c++ -E -x c++ - >/dev/null 2>&1; }; then
-  { timeout 300 apt-get update -qq &&
-    timeout 900 apt-get install -y -qq --no-install-recommends librocksdb-dev rocksdb-tools >/dev/null; } ||
+  packages librocksdb-dev rocksdb-tools ||
     echo "setup: ROCKSDB CANNOT BE INSTALLED (apt-get install librocksdb-dev rocksdb-tools); the tests of apps/rocksdb will fail" >&2
 fi
 
@@ -43,20 +47,19 @@ fi
 # whichever other one is first in the PATH.
 if wants leveldb &&
   ! { /usr/bin/python3 -c 'import plyvel' && echo '#include <leveldb/db.h>' | c++ -E -x c++ -; } >/dev/null 2>&1; then
-  { timeout 300 apt-get update -qq &&
-    timeout 900 apt-get install -y -qq --no-install-recommends libleveldb-dev python3-plyvel >/dev/null; } ||
+  packages libleveldb-dev python3-plyvel ||
     echo "setup: LEVELDB CANNOT BE INSTALLED (apt-get install libleveldb-dev python3-plyvel); the tests of apps/leveldb will fail" >&2
 fi
 
 # Only the tests of apps/vlfs need it; without they are left out, and in `make test` they fail. Who is root mounts without fusermount3.
 if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; then
-  { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fuse3 mount >/dev/null; } ||
+  packages fuse3 mount ||
     echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2
 fi
 
 # Only a test of tests/power and the rows of drives in `make bench` need it; without they are left out, and in `make test` the test fails.
 if { wants power || wants bench; } && ! command -v fio >/dev/null; then
-  { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fio >/dev/null; } ||
+  packages fio ||
     echo "setup: FIO CANNOT BE INSTALLED (apt-get install fio); a test of tests/power will fail, and rows of \`make bench\` will be missing" >&2
 fi
 
@@ -64,8 +67,7 @@ fi
 if wants vlfs && ! compgen -G "/usr/lib/postgresql/*/bin/pg_amcheck" >/dev/null; then
   settings=/etc/postgresql-common/createcluster.d/diecut-setup.conf
   { mkdir -p "${settings%/*}" && echo "create_main_cluster = false" >"$settings" &&
-    timeout 300 apt-get update -qq &&
-    timeout 900 apt-get install -y -qq --no-install-recommends postgresql >/dev/null; } ||
+    packages postgresql; } ||
     echo "setup: POSTGRESQL CANNOT BE INSTALLED (apt-get install postgresql); a test of apps/vlfs will fail" >&2
   rm -f "$settings"
 fi
