@@ -66,7 +66,7 @@ static STAGES: [(&str, Work); 19] = [
     ("planted bugs", Work::Simulate("--system stack --mutants --seeds 0..400")),
     ("planted bugs on drives", Work::Simulate("--system stack --drive --mutants --seeds 0..100")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
-    ("fuzz, brief", Work::Fuzz(5, Some(1))),
+    ("fuzz, brief", Work::Fuzz(3, Some(1))),
     ("real hosts", Work::RunBuilt("tests/hosts/run.sh --brief")),
     // What others wrote and this machine has; says what it has not.
     ("suites of others", Work::RunBuilt("tests/strangers/run.sh --cheap")),

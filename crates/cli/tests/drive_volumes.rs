@@ -54,6 +54,9 @@ fn tenants(drives: usize) -> &'static [&'static str] {
     &TENANTS[..if drives > 1 { 3 } else { 1 }]
 }
 
+/// How a server is started in a life.
+type Start = fn(life: u32) -> &'static [&'static str];
+
 /// Disks, and the folder of a server on them. Fields go in their order.
 struct Bench {
     mounted: Mounted,
@@ -86,6 +89,21 @@ impl Bench {
         bench
     }
 
+    /// One drive of three lanes, which shards can divide, with a tenant on each of two.
+    fn divided(seed: u64) -> Bench {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::create_dir(folder.path().join("disks")).unwrap();
+        let disks = vec![("drive-a".to_owned(), 300 << 20)];
+        let mounted =
+            Mounted::new(&folder.path().join("disks"), &Options { drives: disks, seed, ..Options::default() });
+        let tenants = ["a", "b"].map(|tenant| TENANT.replace("DEVICE", "\"drive-a\"").replace('$', tenant));
+        let setup = DEVICE.replace('$', "a") + &tenants.concat();
+        std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
+        let bench = Bench { mounted: mounted.unwrap(), folder };
+        done(bench.path(), &["device", "format", "--erase-block", "1M", "--lanes", "3", "disks/drive-a"]);
+        bench
+    }
+
     fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -96,12 +114,11 @@ impl Bench {
 }
 
 /// Lives of a server, each ended by a cut of all disks at some command to one of them, while one of the tenants works.
-fn lives(bench: &Bench, drives: usize, cuts: u32) {
+fn lives(bench: &Bench, tenants: &[&str], cuts: u32, start: Start) {
     let mut random = Random::of(bench.disks().seed());
-    let tenants = tenants(drives);
     let mut known: Vec<Known> = tenants.iter().map(|_| Known::new(LBAS)).collect();
     for life in 0..=cuts {
-        let server = Server::in_folder(bench.path(), &[]);
+        let server = Server::in_folder(bench.path(), start(life));
         let connect = |tenant: &&str| Host::connect(server.socket_address(), tenant).unwrap();
         let mut hosts: Vec<Host> = tenants.iter().map(connect).collect();
         for (known, host) in known.iter_mut().zip(&mut hosts) {
@@ -132,10 +149,10 @@ fn volumes_on_a_drive_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    lives(&Bench::new(31, 1), 1, depth(12, 50));
+    lives(&Bench::new(31, 1), tenants(1), depth(6, 50), |_| &[]);
     let lying = Bench::new(32, 1);
     lying.disks().lie(true);
-    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, 1, 5))).is_err();
+    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, tenants(1), 5, |_| &[]))).is_err();
     assert!(is_seen, "flushes did nothing");
 }
 
@@ -145,5 +162,24 @@ fn volumes_on_two_drives_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    lives(&Bench::new(33, 2), 2, depth(8, 50));
+    lives(&Bench::new(33, 2), tenants(2), depth(4, 50), |_| &[]);
+}
+
+/// Goal: the same of a drive that shards divide, whose number changes from life to life.
+#[test]
+fn volumes_on_a_divided_drive_outlive_the_power() {
+    if !needs::are_there(&needs::fuse()) {
+        return;
+    }
+    let bench = Bench::divided(34);
+    let start: Start = |life| if life % 3 == 2 { &[] } else { &["--shards", "2"] };
+    lives(&bench, &["a", "b"], depth(5, 50), start);
+    let server = Server::in_folder(bench.path(), &["--shards", "2"]);
+    let ask = |arguments: &[&str]| done(bench.path(), &[&["--socket", "control.sock", "--json"], arguments].concat());
+    let status: serde_json::Value = serde_json::from_str(&ask(&["status"])).unwrap();
+    let homes = status["tenants"].as_array().unwrap().iter().map(|tenant| tenant["shard"].as_u64().unwrap());
+    assert_eq!(homes.collect::<std::collections::BTreeSet<_>>().len(), 2, "{status}");
+    drop(server);
+    let shown = served::refused(bench.path(), &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards", "3"]);
+    served::assert_says(&shown, &["server.shards = 3", "the first shard keeps 2", "use 2 or fewer"]);
 }

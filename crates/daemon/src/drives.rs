@@ -16,12 +16,11 @@ use uuid::Uuid;
 /// # Errors
 /// Names the drive, what is wrong with it, and what to do.
 pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> {
-    if setup.server.shards != 1 {
+    if setup.server.shards != 1 && wanted.len() > 1 {
         let names: Vec<String> = wanted.iter().map(|one| one.shown_name()).collect();
         return Err(ServeError::Setup(format!(
-            "{} {} served by one shard, but server.shards = {}: set it to 1",
+            "{} are served by one shard, but server.shards = {}: set it to 1 (several shards divide a single drive)",
             names.join(", "),
-            if names.len() == 1 { "is" } else { "are" },
             setup.server.shards
         )));
     }

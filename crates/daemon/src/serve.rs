@@ -25,7 +25,7 @@ use diecut_devices::{Device, Options, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
 use diecut_shard::control::{ControlRequest, ControlResponse, Status, is_name_by_the_rule};
-use diecut_shard::{DeviceConfig, DeviceIndex, Shard, ShardConfig};
+use diecut_shard::{DeviceConfig, DeviceIndex, PoolConfig, Shard, ShardConfig};
 use diecut_units::Time;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -277,7 +277,8 @@ pub fn serve(
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let opened = device::open(wanted, setup, serve_options.file, serve_options.is_profile_named)?;
     // Several devices are served by one shard.
-    check_shards(shards, opened.devices[0].cut.geometry.channels)?;
+    let geometry = &opened.devices[0].cut.geometry;
+    check_shards(shards, geometry.channels, PoolConfig::suited_to(geometry).log_channels(geometry))?;
     let (mut config, configs) = shards::config(setup, &opened)?;
     let AllOpened { devices: opened, missing, recipe, news, .. } = opened;
     let News { age, made: [mut image, pending], mark, differences } = news;

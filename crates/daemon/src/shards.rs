@@ -155,8 +155,8 @@ fn device_shaper(wanted: &diecut_api::setup::Pool, shards: u16) -> Result<Option
 /// Most shards of one server: more than cores of any machine it was tried on.
 const SHARDS_MAX: u16 = 256;
 
-/// Whether a device with so many channels can have so many shards.
-pub fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError> {
+/// Whether a device with so many channels can have so many shards. The first one keeps `kept` of the channels for itself.
+pub fn check_shards(shards: u16, channels: u16, kept: u16) -> Result<(), ServeError> {
     let refuse = |text: String| Err(ServeError::Setup(text));
     if shards == 0 || shards > SHARDS_MAX {
         return refuse(format!(
@@ -166,6 +166,13 @@ pub fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError> {
     if shards > channels {
         return refuse(format!(
             "server.shards = {shards}: a shard owns whole channels, and the device has {channels}; use {channels} or fewer"
+        ));
+    }
+    let most = (channels - kept + 1).min(channels);
+    if shards > most {
+        return refuse(format!(
+            "server.shards = {shards}: a shard owns whole lanes of a drive, this one has {channels}, and the first shard keeps {kept} of them for the \
+             block states of all; use {most} or fewer, or format the drive with more lanes (--lanes)"
         ));
     }
     Ok(())

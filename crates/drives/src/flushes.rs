@@ -2,6 +2,8 @@
 
 use diecut_media::MediaToken;
 use diecut_units::mutant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One flush at a time is under way. Who asks meanwhile waits for the next one, for this one may have begun before what he wants
 /// covered was answered; all who wait then share it.
@@ -10,13 +12,19 @@ pub(crate) struct Flushes {
     under_way: Vec<MediaToken>,
     is_under_way: bool,
     next: Vec<MediaToken>,
-    has_failed: bool,
+    /// Of all parts of the drive: its cache is one, and what it lost may be any part's.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Flushes {
     /// Whether a flush failed: nothing is programmed any more, and nothing flushed.
     pub fn has_failed(&self) -> bool {
-        self.has_failed
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Those of another part of the drive.
+    pub fn of_part(&self) -> Flushes {
+        Flushes { has_failed: Arc::clone(&self.has_failed), ..Flushes::default() }
     }
 
     /// Somebody wants a flush.
@@ -38,17 +46,11 @@ impl Flushes {
         true
     }
 
-    /// A flush of another part of the drive failed. Who waits for the next one here waits for nothing.
-    pub fn give_up(&mut self) -> impl Iterator<Item = MediaToken> + '_ {
-        self.has_failed = true;
-        self.next.drain(..)
-    }
-
     /// The one under way was answered: everyone who waited for it. After a failure also those who wait for the next one.
     pub fn end(&mut self, worked: bool) -> impl Iterator<Item = MediaToken> + '_ {
         self.is_under_way = false;
         if !worked && !mutant!("drives: a flush that failed is asked again") {
-            self.has_failed = true;
+            self.has_failed.store(true, Ordering::Release);
             self.under_way.append(&mut self.next);
         }
         self.under_way.drain(..)

@@ -356,11 +356,6 @@ impl DriveMedium {
     /// What another part of the drive knows to be over is over here, too.
     fn share_fate(&mut self, other: &DriveMedium) {
         self.is_gone |= other.is_gone;
-        if other.flushes.has_failed() {
-            let answers =
-                self.flushes.give_up().map(|token| Completion::plain(token, Err(MediaError::FlushFailed)));
-            self.done.extend(answers);
-        }
     }
 
     fn begin_flush(&mut self) {
@@ -378,6 +373,8 @@ impl DriveMedium {
     }
 
     fn end_flush(&mut self, worked: bool) {
+        // One of another part that failed meanwhile may have lost what this one was to cover.
+        let worked = worked && !self.flushes.has_failed();
         let result = if worked { Ok(()) } else { Err(MediaError::FlushFailed) };
         let answers = self.flushes.end(worked).map(|token| Completion::plain(token, result));
         self.done.extend(answers);
@@ -571,6 +568,7 @@ impl Divide for DriveMedium {
     fn empty_part(&mut self) -> DriveMedium {
         let mut part = DriveMedium::new(self.shape, self.capabilities.volatile_cache, self.can_discard);
         part.lanes.iter_mut().for_each(|lane| *lane = None);
+        part.flushes = self.flushes.of_part();
         part.share_fate(self);
         part
     }

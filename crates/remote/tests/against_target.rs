@@ -380,7 +380,7 @@ fn random_work_over_cuts(seeds: std::ops::Range<u64>) {
 /// Goal: what was answered is there, although connections end and the target dies with its cache. Method: random work with an oracle.
 #[test]
 fn nothing_that_was_answered_is_lost_with_a_connection() {
-    random_work_over_cuts(0..depth(40, 2_000));
+    random_work_over_cuts(0..depth(20, 2_000));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn planted_bugs_are_noticed() {
 /// Goal: what a flush covered survives the death of this machine, and of the target.
 #[test]
 fn flushed_content_survives() {
-    for seed in 0..depth(12, 500) {
+    for seed in 0..depth(8, 500) {
         let mut lives = 0;
         conformance::flushed_content_survives_cuts(fresh(seed), seed, &mut |mut medium: OnTarget| {
             lives += 1;

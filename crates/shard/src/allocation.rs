@@ -153,7 +153,8 @@ fn choose<M: Divide>(here: &Owners<M>, name: &str, record: &VssdRecord) -> Resul
     for shard in homes {
         let can = |channel: u16| {
             let owner = ledger.owners[usize::from(channel)];
-            owner == shard || owner == 0 && pool.is_free_channel(channel)
+            let stays = shard != 0 && ledger.kept.contains(&channel);
+            owner == shard || owner == 0 && !stays && pool.is_free_channel(channel)
         };
         if let Ok(places) = places(&can) {
             let blocks = pool.blocks_of(&places);

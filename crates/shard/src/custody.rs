@@ -1,9 +1,17 @@
 //! Channels and vSSDs that come back to the first shard.
 
+use crate::journal;
 use crate::ledger::Held;
 use crate::owners::Owners;
 use crate::peer::Moved;
 use diecut_media::Divide;
+use diecut_vssd::PoolPart;
+
+/// Takes channels out, with what lies on them; what is written down of them goes ahead.
+pub(crate) fn take_out<M: Divide>(here: &mut Owners<M>, channels: &[u16]) -> PoolPart {
+    journal::send_all(here);
+    here.plane.flash.devices.divided_mut().pool.detach(channels)
+}
 
 /// A member made an end of a vSSD.
 pub(crate) fn forget_vssd<M: Divide>(here: &mut Owners<M>, number: u32) {

@@ -3,7 +3,7 @@
 
 use crate::allocation;
 use crate::control::*;
-use crate::custody::{forget_vssd, take_back};
+use crate::custody::{self, forget_vssd, take_back};
 use crate::drive;
 use crate::inquiry::Inquiry;
 use crate::job::{Job, Own, Progress};
@@ -87,6 +87,7 @@ pub(crate) fn give_out_channels<M: Divide>(here: &mut Owners<M>) {
     if here.placement.ledger.is_single() {
         return here.placement.ledger.give_all(found);
     }
+    here.placement.ledger.kept = here.plane.flash.devices.divided().pool.log_channels().into_iter().collect();
     here.placement.ledger.give_out(found, here.plane.flash.devices.divided().media.geometry());
     for member in here.placement.ledger.members() {
         let channels = here.placement.ledger.channels_of(member);
@@ -94,7 +95,7 @@ pub(crate) fn give_out_channels<M: Divide>(here: &mut Owners<M>) {
             continue;
         }
         here.note_exchanges_elsewhere(&channels);
-        let part = here.plane.flash.devices.divided_mut().pool.detach(&channels);
+        let part = custody::take_out(here, &channels);
         let moved = Moved::new(channels, part, &mut here.plane.flash.devices.divided_mut().media);
         here.placement.order(member, Order::Channels(moved));
     }

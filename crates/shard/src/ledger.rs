@@ -46,6 +46,8 @@ pub(crate) struct Ledger {
     shards: u16,
     /// By channel of the device that shards divide. The first shard has those that nobody uses.
     pub owners: Vec<u16>,
+    /// Channels that stay with the first shard: it keeps the log of block states there.
+    pub kept: BTreeSet<u16>,
     /// By number.
     pub vssds: BTreeMap<u32, Held>,
     /// By name. A tenant keeps its last home when it loses its last vSSD.
@@ -94,7 +96,13 @@ pub(crate) struct Found {
 
 impl Ledger {
     pub fn new(shards: u16, channels: u16) -> Ledger {
-        Ledger { shards, owners: vec![0; channels.into()], vssds: BTreeMap::new(), homes: BTreeMap::new() }
+        Ledger {
+            shards,
+            owners: vec![0; channels.into()],
+            kept: BTreeSet::new(),
+            vssds: BTreeMap::new(),
+            homes: BTreeMap::new(),
+        }
     }
 
     /// Whether there is one shard only.
@@ -185,7 +193,8 @@ impl Ledger {
     }
 
     /// Gives all that was found a home. What shares a channel, or belongs to one tenant, stays together; the largest groups
-    /// are given out first, each to the shard with the least. The same state comes out the same at each start.
+    /// are given out first, each to the shard with the least; what lies on a channel that the first shard keeps is its. The same state comes out
+    /// the same at each start.
     pub fn give_out(&mut self, found: Vec<Found>, geometry: &Geometry) {
         // Group of each vSSD: the lowest index among those it is tied to.
         let mut group: Vec<usize> = (0..found.len()).collect();
@@ -208,7 +217,16 @@ impl Ledger {
         order.sort_by_key(|group| (std::cmp::Reverse(groups[group]), *group));
         let mut loads = vec![0; self.shards.into()];
         let mut homes = BTreeMap::new();
-        for of in order {
+        let is_kept = |of: &usize| {
+            let of_group = channels.iter().zip(&group).filter(|(_, group)| *group == of);
+            of_group.into_iter().any(|(channels, _)| !channels.is_disjoint(&self.kept))
+        };
+        let (kept, free): (Vec<usize>, Vec<usize>) = order.into_iter().partition(is_kept);
+        for of in kept {
+            loads[0] += groups[&of];
+            homes.insert(of, 0);
+        }
+        for of in free {
             let (shard, load) = loads
                 .iter_mut()
                 .enumerate()

@@ -14,6 +14,7 @@
 //! Nothing of this is stored: after a crash homes are given out anew, and an exchange that was under way goes on wherever
 //! its channels are together.
 
+use crate::custody;
 use crate::devices::DeviceIndex;
 use crate::evenness::{Attempt, Visit};
 use crate::job::{Job, Own, Progress};
@@ -233,6 +234,9 @@ fn bring_together<M: Divide>(
         return Some(Vec::new());
     }
     let visitors = tied_by_channel(here, target);
+    if here.placement.ledger.kept.contains(&target) || !visitors.channels.is_disjoint(&here.placement.ledger.kept) {
+        return None;
+    }
     if visitors.vssds.is_empty() {
         if to != 0 || !here.plane.flash.devices.divided().pool.is_free_channel(target) {
             // Something was still under way there when its last vSSD went.
@@ -240,7 +244,7 @@ fn bring_together<M: Divide>(
             return None;
         }
         mark!("shard: free channel lent for an exchange");
-        let part = here.plane.flash.devices.divided_mut().pool.detach(&[target]);
+        let part = custody::take_out(here, &[target]);
         let moved = Moved::new(vec![target], part, &mut here.plane.flash.devices.divided_mut().media);
         here.placement.ledger.owners[usize::from(target)] = from;
         here.placement.order(from, Order::Channels(moved));

@@ -65,6 +65,7 @@ mod health_turns;
 mod inquiry;
 mod job;
 mod jobs;
+mod journal;
 mod kept;
 mod latency_report;
 mod lead;

@@ -5,6 +5,7 @@ use crate::devices::DeviceIndex;
 use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
+use crate::journal;
 use crate::lead;
 use crate::ledger::HeldPart;
 use crate::leveling;
@@ -31,7 +32,14 @@ pub(crate) fn told<M: Divide>(
     actions: &mut Vec<drive::Action>,
 ) {
     let is_for_member =
-        matches!(message.0, Message::Order(..) | Message::Media(_) | Message::Kept(_) | Message::Panicked(_));
+        matches!(
+            message.0,
+            Message::Order(..)
+                | Message::Media(_)
+                | Message::StatesAre(..)
+                | Message::Kept(_)
+                | Message::Panicked(_)
+        );
     let is_for_any = matches!(message.0, Message::Passed(_));
     assert!(
         is_for_any || is_for_member == here.placement.is_member(),
@@ -57,6 +65,8 @@ pub(crate) fn told<M: Divide>(
             );
             here.plane.flash.devices.divided_mut().media.submit(command, now);
         }
+        Message::States(device, changes) => journal::take_in(here, from, device, changes, now),
+        Message::StatesAre(device, durable) => journal::told(here, device, durable, now),
         Message::Wear(news) => leveling::heard_of(here, news),
         Message::Keep(keep) => here.placement.reservations.ask(from, *keep),
         Message::Kept(kept) => here.plane.nvme.handle(target::Event::Kept(kept), now),
@@ -170,7 +180,10 @@ fn make_vssd<M: Divide>(here: &mut Owners<M>, number: u64, alloc: Alloc, now: Ti
         Err(ControlError { kind: ControlErrorKind::Busy, message })
     };
     let answer = match made {
-        Ok(record) => Answer::Made(Box::new(record)),
+        Ok(record) => {
+            journal::send_all(here);
+            Answer::Made(Box::new(record))
+        }
         Err(error) => {
             let returned = returns::unused_channels(here);
             Answer::NotMade { number: id.0, error, returned }

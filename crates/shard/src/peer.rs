@@ -3,6 +3,7 @@
 //! what is in them.
 
 use crate::control::{ControlError, RepairReport};
+use crate::devices::DeviceIndex;
 use crate::door::Luggage;
 use crate::flash::MovedStore;
 use crate::inquiry::{Findings, Inquiry};
@@ -14,7 +15,7 @@ use diecut_media::{Command, Completion, Divide};
 use diecut_namespace::MovedNamespace;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf::{Keep, Kept};
-use diecut_vssd::{PlaceView, Places, PoolPart, VssdId, WearNews};
+use diecut_vssd::{PlaceView, Places, PoolPart, StateChanges, StatesDurable, VssdId, WearNews};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,8 @@ impl fmt::Debug for ShardMessage {
             Message::Answer(number, answer) => write!(f, "answer {number}: {}", answer.name()),
             Message::Media(command) => write!(f, "{command:?}"),
             Message::MediaDone(completion) => write!(f, "{completion:?}"),
+            Message::States(device, _) => write!(f, "block states of device {}", device.0),
+            Message::StatesAre(device, durable) => write!(f, "block states of device {}: {durable:?}", device.0),
             Message::Wear(news) => write!(f, "{news:?}"),
             Message::Passed(number) => write!(f, "passed: order {number}"),
             Message::Keep(keep) => write!(f, "{keep:?}"),
@@ -49,6 +52,10 @@ pub(crate) enum Message {
     Media(Command),
     /// Its answer.
     MediaDone(Completion),
+    /// To the first shard: changes of block states for the log that it keeps.
+    States(DeviceIndex, StateChanges),
+    /// Of the first shard: what became of changes of the receiver.
+    StatesAre(DeviceIndex, StatesDurable),
     /// To the first shard: what happened to even wear.
     Wear(WearNews),
     /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
@@ -272,6 +279,8 @@ impl ShardMessage {
             Message::Order(_, order) => order.salvage(media),
             Message::Answer(_, answer) => answer.salvage(media),
             Message::Wear(_)
+            | Message::States(..)
+            | Message::StatesAre(..)
             | Message::Media(_)
             | Message::MediaDone(_)
             | Message::Passed(_)

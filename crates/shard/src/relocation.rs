@@ -16,6 +16,7 @@
 //! A crash on the way loses nothing: on the medium and in protected memory nothing changes, and channels that are in a
 //! message are [salvaged](crate::gather) with the rest.
 
+use crate::custody;
 use crate::control::{ControlError, ControlErrorKind};
 use crate::door::Party;
 use crate::job::{Job, Progress};
@@ -62,6 +63,13 @@ pub(crate) fn move_tenant<M: Divide>(
     // Who is on a visit stays where the administrator says.
     here.placement.evenness.forget_visits(&tied.channels);
     let from = here.placement.ledger.home_of(tenant);
+    if from != shard && tied.channels.iter().any(|channel| here.placement.ledger.kept.contains(channel)) {
+        let message = format!(
+            "tenant \"{tenant}\" stays on shard {from}: it lies on channels where that shard keeps the block states of the device, or shares one \
+             with somebody who does"
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
     if from != shard {
         job.steps.extend(here.placement.moving_steps(Group::of(tied, from, shard)));
     }
@@ -173,7 +181,7 @@ fn take_out<M: Divide>(
     let stores = stores.into_iter().map(|store| here.plane.flash.take_store(store)).collect();
     let luggage = here.plane.doors().into_iter().map(|door| door.take_out(party)).collect();
     here.note_exchanges_elsewhere(&group.channels);
-    let part = here.plane.flash.devices.divided_mut().pool.detach(&group.channels);
+    let part = custody::take_out(here, &group.channels);
     assert!(
         !here.plane.flash.devices.vssd_ids().any(|id| group.vssds.contains(&id.0)),
         "I-S15: nothing of a group stays behind"

@@ -35,10 +35,11 @@ pub(crate) fn told<M: Divide>(here: &mut Owners<M>, message: ShardMessage, now: 
         }
         Message::Media(command) => media.submit(command, now),
         // Of hosts that are gone, or of a move that ends everything.
-        Message::Kept(_) | Message::Passed(_) => {}
+        Message::Kept(_) | Message::Passed(_) | Message::StatesAre(..) => {}
         Message::Panicked(_)
         | Message::Answer(..)
         | Message::MediaDone(_)
+        | Message::States(..)
         | Message::Wear(_)
         | Message::Keep(_)
         | Message::Fell(_) => {

@@ -1,7 +1,9 @@
 //! What goes back to the first shard when its order is carried out.
 
+use crate::custody;
 use crate::control::{ControlError, RepairReport};
 use crate::devices::OwnDevice;
+use crate::journal;
 use crate::leveling;
 use crate::owners::Owners;
 use crate::peer::{Answer, Moved, StepAnswer};
@@ -18,14 +20,14 @@ pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
         media.owns(channel) && pool.is_free_channel(channel) && is_quiet()
     });
     let unused: Vec<u16> = unused.collect();
-    let mut part = here.plane.flash.devices.divided_mut().pool.detach(&unused);
+    let mut part = custody::take_out(here, &unused);
     here.plane.flash.devices.divided_mut().pool.return_slots(&mut part);
     Moved::new(unused, part, &mut here.plane.flash.devices.divided_mut().media)
 }
 
 /// Nothing is given back.
 pub(crate) fn no_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
-    let part = here.plane.flash.devices.divided_mut().pool.detach(&[]);
+    let part = custody::take_out(here, &[]);
     Moved::new(Vec::new(), part, &mut here.plane.flash.devices.divided_mut().media)
 }
 
@@ -39,6 +41,8 @@ pub(crate) fn order_done<M: Divide>(
 ) {
     leveling::tell_wear(here);
     let frees = matches!(last, Some(Step::DeallocVssd { .. } | Step::ReturnChannels));
+    // What steps changed is known there when they are answered.
+    journal::send_all(here);
     let freed = refusal.is_none() && frees;
     let returned = freed.then(|| unused_channels(here));
     let group = here.placement.duties.left.take();

@@ -12,6 +12,7 @@ use crate::drive::{self, CommandOutline, ConnectionId, Drive, Outbox};
 use crate::health;
 use crate::health_turns::HealthTurns;
 use crate::jobs::{self, Jobs};
+use crate::journal;
 use crate::leveling;
 use crate::member::{self, Begun};
 use crate::opening::{Opening, open_further};
@@ -59,7 +60,7 @@ fn open_pool<M: Divide>(
     let block_states_size_bytes = Pool::block_states_size_bytes(media.geometry(), &config.pool);
     match protected {
         _ if seat.index.0 > 0 => (Pool::empty_part(media, config.pool.clone()), None),
-        None if seat.shards > 1 => {
+        None if seat.shards > 1 && !new(media).can_divide() => {
             let failure = format!(
                 "without protected memory one shard keeps all block states, but {} were asked for; start the server with \
                  one shard, or give the device protected memory",
@@ -69,12 +70,21 @@ fn open_pool<M: Divide>(
         }
         None if config.makes_pool => match Pool::make_on_flash(media, config.pool.clone()) {
             Ok(mut pool) => {
+                if seat.shards > 1 {
+                    pool.will_divide();
+                }
                 pool.make_durable(media, now);
                 (pool, None)
             }
             Err(error) => (new(media), Some(error.to_string())),
         },
-        None => (Pool::open_from_flash(media, config.pool.clone(), now), None),
+        None => {
+            let mut pool = Pool::open_from_flash(media, config.pool.clone(), now);
+            if seat.shards > 1 {
+                pool.will_divide();
+            }
+            (pool, None)
+        }
         Some(memory) if memory.size_bytes() < block_states_size_bytes + slot_size_bytes => {
             let failure = format!(
                 "the device has {} bytes of protected memory, but block states need {block_states_size_bytes} and each \
@@ -508,6 +518,7 @@ impl<M: Divide> Drive for Shard<M> {
                 actions.extend(intents.drain(..).map(|(device, intent)| drive::Action::Io(device, intent)));
             }
             leveling::tell_wear(&mut self.here);
+            journal::go_on(&mut self.here);
             health::look(&mut self.here, now);
             self.here.notice_flash();
             self.here.plane.take_room();

@@ -81,7 +81,7 @@ fn lives(seed: u64) {
 }
 
 fn all_lives() {
-    (0..depth(40, 2_000)).for_each(lives);
+    (0..depth(20, 2_000)).for_each(lives);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn random_events(seed: u64, life: u64) -> u64 {
 }
 
 fn all_volumes() {
-    (0..depth(8, 500)).for_each(volumes);
+    (0..depth(5, 500)).for_each(volumes);
 }
 
 /// Goal: a host's volume on a drive keeps over any cut what was flushed, through the whole shard. Method: lives of one host, each ended by a cut at some
@@ -189,7 +189,7 @@ fn planted_bugs_of_volumes_on_drives_are_noticed() {
 /// Goal: the same on a drive that is written in zones. Method: the model refuses what such a drive refuses, and nothing is refused.
 #[test]
 fn volumes_on_zones_keep_what_was_flushed() {
-    for seed in 0..depth(8, 500) {
+    for seed in 0..depth(5, 500) {
         volumes_of(Labelled::zoned(DEVICE, 2 * SIZE_BYTES, 56, seed), seed);
     }
 }

@@ -3,16 +3,17 @@
 
 use crate::memory_file::MemoryFile;
 use diecut_emulator::drive::{Drive, DriveFaults};
-use diecut_media::{Intent, IntentDone, IntentWork};
+use diecut_media::{Intent, IntentDone, IntentToken, IntentWork};
 use diecut_units::{Span, Time, checksum, checksum_append};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
 
 /// See the module.
 pub enum Carrier {
     /// A file.
     File(Box<LateFile>),
-    /// A drive, which one shard has.
+    /// A drive, whose lanes shards have.
     Drive(Box<PoweredDrive>),
 }
 
@@ -30,7 +31,7 @@ impl Carrier {
     pub fn begin(&mut self, shard: u16, intent: Intent, now: Time) {
         match self {
             Carrier::File(file) => file.begin(shard, intent, now),
-            Carrier::Drive(drive) => drive.begin(intent, now),
+            Carrier::Drive(drive) => drive.begin(shard, intent, now),
         }
     }
 
@@ -38,7 +39,7 @@ impl Carrier {
     pub fn take_done(&mut self, shard: u16, now: Time) -> Vec<IntentDone> {
         match self {
             Carrier::File(file) => file.take_done(shard, now),
-            Carrier::Drive(drive) => drive.take_done(now),
+            Carrier::Drive(drive) => drive.take_done(shard, now),
         }
     }
 
@@ -98,6 +99,11 @@ pub struct PoweredDrive {
     model: Drive,
     is_powered: bool,
     cut_at: Option<u64>,
+    /// Which shard asked, and how it calls its command, by the token that the drive knows.
+    asked: BTreeMap<u64, (u16, IntentToken)>,
+    next_token: u64,
+    /// Answers that their shards have not taken.
+    done: Vec<(u16, IntentDone)>,
     /// Commands that it was given, and IUs to write among them.
     operations: u64,
     written_ius: u64,
@@ -109,34 +115,60 @@ impl PoweredDrive {
     /// A drive with power.
     pub fn new(model: Drive) -> PoweredDrive {
         let (operations, written_ius, full_until) = (0, 0, Time::ZERO);
-        PoweredDrive { model, is_powered: true, cut_at: None, operations, written_ius, full_until }
+        PoweredDrive {
+            model,
+            is_powered: true,
+            cut_at: None,
+            asked: BTreeMap::new(),
+            next_token: 0,
+            done: Vec::new(),
+            operations,
+            written_ius,
+            full_until,
+        }
     }
 
-    fn begin(&mut self, intent: Intent, now: Time) {
+    fn begin(&mut self, shard: u16, intent: Intent, now: Time) {
         if !self.is_powered {
             return;
         }
         if let IntentWork::Write { parts, .. } = &intent.work {
             self.written_ius += parts.iter().map(|part| part.len() as u64).sum::<u64>() / 4096;
         }
-        self.model.submit(intent, now);
+        self.asked.insert(self.next_token, (shard, intent.token));
+        self.model.submit(Intent { token: IntentToken(self.next_token), work: intent.work }, now);
+        self.next_token += 1;
         self.operations += 1;
         if self.cut_at.is_some_and(|nth| self.operations > nth) {
             self.is_powered = false;
         }
     }
 
-    fn take_done(&mut self, now: Time) -> Vec<IntentDone> {
+    fn take_done(&mut self, shard: u16, now: Time) -> Vec<IntentDone> {
         let mut done = Vec::new();
         if self.is_powered {
             self.model.faults_mut().is_full = now < self.full_until;
             self.model.advance(now, &mut done);
         }
-        done
+        self.done.extend(done.into_iter().map(|done| {
+            let (shard, token) = self.asked.remove(&done.token.0).expect("a drive answers what it was asked");
+            (shard, IntentDone { token, ..done })
+        }));
+        self.done.extract_if(.., |(of, _)| *of == shard).map(|(_, done)| done).collect()
     }
 
     fn next_event(&self) -> Time {
-        if self.is_powered { self.model.next_event() } else { Time::NEVER }
+        match self.is_powered {
+            true if self.done.is_empty() => self.model.next_event(),
+            true => Time::ZERO,
+            false => Time::NEVER,
+        }
+    }
+
+    /// What was asked for and not answered is forgotten.
+    fn forget(&mut self) {
+        self.asked.clear();
+        self.done.clear();
     }
 
     /// What goes wrong with it.
@@ -149,7 +181,7 @@ impl PoweredDrive {
     }
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.model.next_event() == Time::NEVER
+        self.done.is_empty() && self.model.next_event() == Time::NEVER
     }
     /// Commands that it was given.
     pub fn operations(&self) -> u64 {
@@ -170,10 +202,12 @@ impl PoweredDrive {
     /// The power goes now, or went at the operation that was agreed on.
     pub fn power_cut(&mut self) {
         self.is_powered = false;
+        self.forget();
         self.model.cut();
     }
     /// Who asked is gone, and the drive goes on, if it has power.
     pub fn process_death(&mut self) {
+        self.forget();
         match self.is_powered {
             true => self.model.process_death(),
             false => self.model.cut(),

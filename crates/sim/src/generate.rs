@@ -215,8 +215,11 @@ fn add_controls(plan: &mut Plan) {
 }
 
 /// Half of the servers have several shards in some of their lives, half of these on a wider device. Several need protected
-/// memory.
+/// memory, or a drive.
 fn add_shards(plan: &mut Plan) {
+    if plan.system.drive.is_some() {
+        return drive::add_shards(plan);
+    }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7368_6172_6473);
     if plan.system.protected_memory && random.random_ratio(1, 2) {
         plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3, 4])).collect();

@@ -46,6 +46,21 @@ pub const MUTANTS: &[Mutant] = &[
         story: "who asks for a flush is told of one that began before",
     },
     Mutant {
+        name: "shard: a channel leaves before its block states",
+        system: "drive",
+        story: "what a shard did on a lane is not in the log when the lane is another's",
+    },
+    Mutant {
+        name: "vssd: changes that were sent count as durable",
+        system: "drive",
+        story: "a shard goes on before the first one has its block states in the log",
+    },
+    Mutant {
+        name: "vssd: changes of other pools are in the table only",
+        system: "drive",
+        story: "the log has no changes of other shards, but for each new table",
+    },
+    Mutant {
         name: "vssd: a header is not programmed",
         system: "drive",
         story: "an erase block on a drive does not say whose it is",

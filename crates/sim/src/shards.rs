@@ -78,8 +78,11 @@ impl Shards {
         self.into_parts().0
     }
 
-    /// The same, and who carries out what it asks for.
-    pub fn into_parts(self) -> (Device, Carrier) {
+    /// The same, and who carries out what it asks for. Of a drive, whose medium is made anew at each start, what the first shard had.
+    pub fn into_parts(mut self) -> (Device, Carrier) {
+        if self.carrier.drive().is_some() {
+            return (self.shards.remove(0).into_media(), self.carrier);
+        }
         let told = self.queues.into_values().flatten().filter_map(|(_, carried)| match carried {
             Carried::Told(message) => Some(message),
             Carried::Adopted(..) | Carried::Attaching(_) => None,

@@ -569,7 +569,7 @@ fn flushed_survives_with_a_volatile_cache() {
 #[test]
 fn flushed_survives_on_a_drive() {
     // 527: of a segment that was given back a cut brought a part; 575: a chunk moved away from before another one.
-    seeds(500, depth(16, 2000))
+    seeds(500, depth(10, 2000))
         .chain([527, 575])
         .for_each(|seed| go(World::on_a_drive(seed, seed.is_multiple_of(2)), 1500));
 }

@@ -135,6 +135,14 @@ impl PoolConfig {
         }
     }
 
+    /// Channels of a device that stay with the first of several pools, because the log of block states of all is written there: none where
+    /// pages have OOB areas.
+    pub fn log_channels(&self, geometry: &diecut_units::Geometry) -> u16 {
+        // Each of two copies takes turns of two erase blocks at least, and lies on every other channel.
+        let of_a_copy = 2u16.div_ceil(self.state_log_blocks_per_die.clamp(1, 2) as u16);
+        if geometry.has_oob() { 0 } else { geometry.channels.min(2 * of_a_copy) }
+    }
+
     /// Throughput levels in channels of a device.
     pub fn levels_of(geometry: &diecut_units::Geometry, soft_planes_per_die: u16) -> LevelTable {
         let dies = geometry.dies_per_channel.into();

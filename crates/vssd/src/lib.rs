@@ -79,6 +79,7 @@ pub use part::{Places, PoolPart};
 pub use pool::Pool;
 pub use reopen::{PoolRemains, account_for_exchanges};
 pub use space::*;
+pub use states::division::{StateChanges, StatesDurable};
 pub use states::table::OpenError;
 pub use stripe::{Extent, StripedBlock};
 pub use system::SystemArea;

@@ -10,6 +10,7 @@ use crate::owners::resources::{DieUse, UnitPlace};
 use crate::owners::{Unit, VSSD_NUMBERS_MAX, Vssd};
 use crate::pool::Pool;
 use crate::states::cells::ChannelCells;
+use crate::states::division::{StateChanges, StatesDurable};
 use crate::states::{BlockStates, StateTable};
 use crate::wear::exchange::Exchange;
 use crate::wear::migration::WearNews;
@@ -92,9 +93,12 @@ impl Pool {
     pub fn empty_part<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Pool {
         let mut pool = Pool::create(media, config);
         pool.core.blocks.exclude_all();
+        let table = StateTable::nothing(&pool.core.geometry, &pool.core.sizes());
         if media.protected_memory().is_some() {
-            let table = StateTable::nothing(&pool.core.geometry, &pool.core.sizes());
             pool.core.states = BlockStates::Protected(table);
+        } else if pool.core.header_pages > 0 {
+            pool.opened_from_flash();
+            pool.core.states = BlockStates::Sent { table, sending: Box::default() };
         }
         pool
     }
@@ -285,12 +289,17 @@ impl Pool {
     /// Takes channels out, with the vSSDs on them.
     ///
     /// # Panics
-    /// If something is under way there, a vSSD lies partly elsewhere, or block states are in a log of block states on flash: such a device
-    /// has one pool.
+    /// If something is under way there, a vSSD lies partly elsewhere, the device cannot be divided ([`Pool::can_divide`]), or its log is written to one
+    /// of the channels ([`Pool::log_channels`]). Changes that are not sent ([`Pool::take_changes`]) are to be sent before the part.
     pub fn detach(&mut self, channels: &[u16]) -> PoolPart {
         assert!(
-            !self.core.states.is_late() && self.replay.is_none(),
-            "a log of block states on flash has one pool"
+            (!self.core.states.is_late() || self.can_divide()) && self.replay.is_none(),
+            "where block states are in a log, pages have no OOB areas, and it is open"
+        );
+        let keeps = self.log_channels();
+        assert!(
+            !channels.iter().any(|channel| keeps.contains(channel)),
+            "the log stays with its pool (I-V27)"
         );
         let lies = |unit: &Unit| channels.contains(&self.core.geometry.die_at(unit.place.die).channel.0);
         let leaving = self.core.vssds.iter().filter(|vssd| vssd.units.iter().any(lies));
@@ -344,6 +353,53 @@ impl Pool {
         part.slots =
             part.vssds.iter().filter_map(|(vssd, _)| self.core.states.take_slot_of(vssd.id)).collect();
         part
+    }
+
+    /// Whether other pools can have channels of a device without protected memory: if its pages have no OOB areas, and it has a channel beside those
+    /// that the log of block states is written to.
+    pub fn can_divide(&self) -> bool {
+        self.core.header_pages > 0
+    }
+
+    /// Channels that stay with this pool, because the log of block states of the whole device is written there from now on. None, if there is none.
+    pub fn log_channels(&self) -> Vec<u16> {
+        self.core.states.log_channels()
+    }
+
+    /// Takes changes of block states that the pool that keeps the log is to have, now or, if `all`, at all: before a part leaves.
+    pub fn take_changes(&mut self, all: bool) -> Option<StateChanges> {
+        self.core.states.take_changes(all)
+    }
+
+    /// Takes changes of another pool of the device into the log.
+    ///
+    /// # Panics
+    /// If this pool does not keep the log, or the other one is not of this device.
+    pub fn take_in<M: Media + ?Sized>(
+        &mut self,
+        from: u16,
+        changes: StateChanges,
+        media: &mut M,
+        now: Time,
+    ) {
+        let taken = self.core.states.take_in(from, changes);
+        taken.expect("I-V27: the pools of a device send changes of its block states");
+        self.core.kick_state_log(media, now);
+    }
+
+    /// What became of changes of other pools since the last call, and whose they were.
+    pub fn take_durable(&mut self) -> Vec<(u16, StatesDurable)> {
+        self.core.states.take_durable()
+    }
+
+    /// The pool that keeps the log says what became of changes.
+    ///
+    /// # Panics
+    /// If this pool keeps a log itself.
+    pub fn states_are<M: Media + ?Sized>(&mut self, durable: StatesDurable, media: &mut M, now: Time) {
+        let event = self.core.states.told(durable);
+        let copies = self.core.states_became_durable(event, now, media);
+        self.wear.erases_failed(copies);
     }
 
     /// Adds an entry for a vSSD that the other pool will make.

@@ -37,6 +37,8 @@ pub struct Pool {
     check: Check,
     /// While it is opened from flash.
     pub(crate) replay: Option<Box<Replay>>,
+    /// Other pools are to have channels of the device.
+    divides: bool,
 }
 
 impl Pool {
@@ -114,7 +116,7 @@ impl Pool {
             headers: BTreeMap::new(),
             flushes: Slab::new(),
         };
-        Pool { core, wear, system, check: Check::default(), replay: None }
+        Pool { core, wear, system, check: Check::default(), replay: None, divides: false }
     }
 
     /// Bytes of protected memory that the table of block states takes.
@@ -142,15 +144,19 @@ impl Pool {
     /// lead there. An empty medium is made new, if that can be told: where pages have no OOB areas it cannot ([`Pool::make_on_flash`]).
     pub fn open_from_flash<M: Media + ?Sized>(media: &mut M, config: PoolConfig, now: Time) -> Pool {
         let mut pool = Pool::create(media, config);
-        // How much was programmed is found by looking: what followed a failed program is found, too. With protected memory
-        // only what completed is counted.
-        pool.core.shape.pipelined_units = u32::from(pool.core.config.program_window).saturating_sub(1);
+        pool.opened_from_flash();
         let mut replay = Replay::new(pool.system_area(), pool.core.sizes(), pool.core.nonces, media);
         if replay.error.is_none() {
             replay.read(media, now);
         }
         pool.replay = Some(Box::new(replay));
         pool
+    }
+
+    /// How much was programmed is found by looking: what followed a failed program is found, too. With protected memory only what completed is
+    /// counted.
+    pub(crate) fn opened_from_flash(&mut self) {
+        self.core.shape.pipelined_units = u32::from(self.core.config.program_window).saturating_sub(1);
     }
 
     /// Makes a pool on a medium whose pages have no OOB areas, whatever lies there. Its nonces are those of a device UUID that nothing was
@@ -165,6 +171,13 @@ impl Pool {
         let (table, log) = replay.anew()?;
         pool.go_on_with(table, Some(log), true)?;
         Ok(pool)
+    }
+
+    /// Other pools are to have channels of the device: a log of block states keeps to few channels, which stay here ([`Pool::log_channels`]). Before
+    /// anything is written.
+    pub fn will_divide(&mut self) {
+        self.divides = true;
+        self.core.states.keep_log_to_few_channels();
     }
 
     /// Whether opening is through.
@@ -205,8 +218,14 @@ impl Pool {
         log: Option<StateLog>,
         is_new: bool,
     ) -> Result<(), OpenError> {
+        let divides = self.divides;
         let states = |table| match log {
-            Some(log) => BlockStates::Logged { table, log: Box::new(log) },
+            Some(mut log) => {
+                if divides {
+                    log.keep_to_few_channels();
+                }
+                BlockStates::Logged { table, log: Box::new(log), division: Box::default() }
+            }
             None => BlockStates::Protected(table),
         };
         if is_new {

@@ -454,18 +454,18 @@ fn stories(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn what_was_promised_is_there_after_cuts() {
-    stories(0..depth(150, 5_000));
+    stories(0..depth(60, 5_000));
 }
 
 /// Goal: the same on a drive that is written in zones, where a cut sets write pointers back and an erase destroys at once.
 #[test]
 fn what_was_promised_is_there_on_zones() {
-    (0..depth(150, 5_000)).for_each(story_on_zones);
+    (0..depth(60, 5_000)).for_each(story_on_zones);
 }
 
 #[test]
 fn tables_that_a_cut_left_in_part_are_never_completed() {
-    (0..depth(150, 5_000)).for_each(short_lives);
+    (0..depth(60, 5_000)).for_each(short_lives);
 }
 
 /// Goal: the stories above find what they are for. Method: planted bugs.

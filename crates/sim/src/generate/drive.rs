@@ -79,6 +79,17 @@ fn add_harm(plan: &mut Plan, harm: Vec<DriveFault>) {
     }
 }
 
+/// A third of the drives are divided among shards in some of their lives. Three lanes are two shards', of which the first keeps two for the
+/// block states of all; of more lanes it keeps four.
+pub(super) fn add_shards(plan: &mut Plan) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x6c61_6e65_7368);
+    let Some(drive) = &mut plan.system.drive else { return };
+    if random.random_ratio(1, 3) {
+        drive.lanes = *pick(&mut random, &[3, 5, 6]);
+        plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3])).collect();
+    }
+}
+
 /// What fails there fails as on a drive, and what needs NAND is left out.
 pub(super) fn adapt(plan: &mut Plan, harm: Vec<DriveFault>) {
     add_harm(plan, harm);

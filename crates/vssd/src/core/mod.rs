@@ -207,7 +207,18 @@ impl Core {
         now: Time,
         media: &mut M,
     ) -> Vec<SpaceToken> {
-        match self.states.completed(result, media, now) {
+        let event = self.states.completed(result, media, now);
+        self.states_became_durable(event, now, media)
+    }
+
+    /// More of the block states is durable, or nothing more will be. See [`Core::state_log_completed`].
+    pub fn states_became_durable<M: Media + ?Sized>(
+        &mut self,
+        event: LogEvent,
+        now: Time,
+        media: &mut M,
+    ) -> Vec<SpaceToken> {
+        match event {
             LogEvent::Stopped => return Vec::new(),
             LogEvent::GoesOn => {}
             LogEvent::MoreDurable => {

@@ -2,7 +2,7 @@
 //! and for each entry of a vSSD, so that each pool holds what is its own and nothing else. The places are the same in both
 //! forms: what one form wrote the other one reads.
 
-use diecut_units::ProtectedRegion;
+use diecut_units::{ProtectedMemory, ProtectedRegion};
 
 /// Where the parts of a table begin, and how large they are.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +94,13 @@ impl Shape {
     }
 }
 
+/// These bytes, in memory of their own that no log and no file stands behind.
+fn plain(bytes: &[u8]) -> ProtectedRegion {
+    let mut region = ProtectedMemory::in_memory(bytes.len()).region(0..bytes.len());
+    region.copy_from_slice(bytes);
+    region
+}
+
 impl Cells {
     /// Of a pool that holds nothing yet.
     pub fn nothing(shape: Shape) -> Cells {
@@ -172,6 +179,40 @@ impl Cells {
                 .collect(),
             slots,
         });
+    }
+
+    /// A copy of what is said of a channel, in plain memory.
+    ///
+    /// # Panics
+    /// If the bytes are divided.
+    pub fn copy_channel(&self, shape: Shape, channel: u16) -> ChannelCells {
+        let whole = self.whole();
+        let at = |first: usize, size: usize| {
+            let start = first + usize::from(channel) * size;
+            plain(&whole[start..start + size])
+        };
+        let pages_at = shape.header_bytes + shape.channels * shape.block_bytes;
+        let wear_at = pages_at + shape.channels * shape.page_bytes;
+        ChannelCells {
+            blocks: at(shape.header_bytes, shape.block_bytes),
+            pages: at(pages_at, shape.page_bytes),
+            wear: at(wear_at, shape.wear_bytes),
+        }
+    }
+
+    /// A copy of an entry of a vSSD, in plain memory.
+    ///
+    /// # Panics
+    /// If the bytes are divided.
+    pub fn copy_slot(&self, shape: Shape, slot: usize) -> ProtectedRegion {
+        let channel_bytes = shape.block_bytes + shape.page_bytes + shape.wear_bytes;
+        let start = shape.header_bytes + shape.channels * channel_bytes + slot * shape.slot_bytes;
+        plain(&self.whole()[start..start + shape.slot_bytes])
+    }
+
+    /// An entry that no vSSD has.
+    pub fn blank_slot(shape: Shape) -> ProtectedRegion {
+        plain(&vec![0; shape.slot_bytes])
     }
 
     fn divided(&mut self) -> &mut Divided {

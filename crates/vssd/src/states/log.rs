@@ -34,15 +34,15 @@
 //! device, and the unit before it: a table of which a cut left a part is never completed by another one of the same number. Where only a flush makes
 //! programs durable, one follows what is written to a copy, before the other copy is written and before it counts (R17 of docs/design/one-format.md).
 
-use super::change::Change;
+use super::queue::ChangeQueue;
 use crate::token::{POOL_TOKEN_BIT, STATE_LOG_TOKEN_BIT};
-use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SpaceToken, SystemArea, UnitIndex, VssdId};
+use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SystemArea, UnitIndex, VssdId};
 use diecut_media::{Capabilities, Command, Media, MediaError, MediaToken, Operation};
 use diecut_units::{
     Buffer, BufferMut, ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Payload, Time, checksum,
     mutant,
 };
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -180,14 +180,6 @@ struct Write {
     covers: u64,
 }
 
-/// What waits for a change to be durable, in the order of the changes.
-#[derive(Default)]
-pub(crate) struct Waiting {
-    /// Operations.
-    pub erases: VecDeque<(u64, u32)>,
-    pub syncs: VecDeque<(u64, VssdId, SpaceToken)>,
-}
-
 /// What a log did.
 #[derive(Default)]
 pub(crate) struct LogWork {
@@ -208,17 +200,11 @@ pub(crate) struct StateLog {
     next_unit: u32,
     /// Check of the unit before the next one.
     chain: u32,
-    pending: Vec<u8>,
-    pushed: u64,
-    pub durable: u64,
+    /// Changes that are to be written, and who waits for them.
+    pub queue: ChangeQueue,
     writing: Option<Write>,
     failures: usize,
     pub work: LogWork,
-    /// No place is left that takes writes.
-    pub failed: bool,
-    pub waiting: Waiting,
-    /// Somebody asked for everything so far.
-    wanted: u64,
 }
 
 impl StateLog {
@@ -263,56 +249,58 @@ impl StateLog {
             table_units: shape.table_units(table_size_bytes),
             next_unit: shape.units_per_block,
             chain: 0,
-            pending: Vec::new(),
-            pushed: 0,
-            durable: 0,
+            queue: ChangeQueue::default(),
             writing: None,
             failures: 0,
             work: LogWork::default(),
-            failed: false,
-            waiting: Waiting::default(),
-            wanted: 0,
         }
+    }
+
+    /// From now on it is written to as few channels as will do: other pools may have the rest.
+    ///
+    /// # Panics
+    /// If something is being written.
+    pub fn keep_to_few_channels(&mut self) {
+        assert!(self.writing.is_none(), "one write of the log is under way at a time (I-V22)");
+        for (blocks, place) in self.copies.iter_mut().zip(&mut self.places) {
+            let present = blocks.get(*place).copied();
+            let channels: BTreeSet<u16> = blocks.iter().map(|block| block.channel.0).collect();
+            let mut kept = BTreeSet::new();
+            for channel in channels {
+                let has_enough = blocks.iter().filter(|block| kept.contains(&block.channel.0)).count() > 1;
+                if has_enough {
+                    break;
+                }
+                kept.insert(channel);
+            }
+            blocks.retain(|block| kept.contains(&block.channel.0));
+            // The next one is the first, unless the generation at work is there.
+            let at = blocks.iter().position(|block| Some(*block) == present);
+            *place = at.unwrap_or(blocks.len().saturating_sub(1));
+        }
+    }
+
+    /// Channels that it is written to.
+    pub fn channels(&self) -> Vec<u16> {
+        let channels: BTreeSet<u16> = self.copies.iter().flatten().map(|block| block.channel.0).collect();
+        channels.into_iter().collect()
     }
 
     /// Of a pool that is made: its first generation is to be written, though nothing changed yet.
     pub fn of_new_pool(mut self) -> StateLog {
-        self.pushed = 1;
+        self.queue.push_nothing();
         self
-    }
-
-    /// Number of the last change.
-    pub fn pushed(&self) -> u64 {
-        self.pushed
-    }
-    /// Whether every change so far is on flash.
-    pub fn is_durable(&self) -> bool {
-        self.durable == self.pushed
-    }
-    pub fn is_durable_at(&self, change: u64) -> bool {
-        self.durable >= change
-    }
-    /// Everything so far shall become durable though nobody waits for it here.
-    pub fn want(&mut self) {
-        self.wanted = self.pushed;
-    }
-
-    /// Takes a change, which is written when somebody waits for it.
-    pub fn push(&mut self, change: Change) {
-        change.encode(&mut self.pending);
-        self.pushed += 1;
     }
 
     /// Begins a write if somebody waits for one. `table` is asked for its bytes when a generation begins.
     pub fn kick<M: Media + ?Sized>(&mut self, table: &[u8], media: &mut M, now: Time) {
-        let waits = !self.waiting.erases.is_empty() || !self.waiting.syncs.is_empty();
-        let wanted = waits || self.wanted > self.durable || self.pending.len() > self.shape.body_size_bytes();
-        if self.writing.is_some() || self.failed || !wanted || self.is_durable() {
+        let fits = self.queue.pending_bytes() <= self.shape.body_size_bytes();
+        let wanted = self.queue.is_awaited() || !fits;
+        if self.writing.is_some() || self.queue.is_lost() || !wanted || self.queue.is_durable() {
             return;
         }
-        let fits = self.pending.len() <= self.shape.body_size_bytes();
         if fits && self.next_unit < self.shape.units_per_block {
-            let body = std::mem::take(&mut self.pending);
+            let body = self.queue.take_pending();
             self.begin(body, false, media, now);
         } else {
             self.begin_generation(table, media, now);
@@ -320,7 +308,7 @@ impl StateLog {
     }
 
     fn begin_generation<M: Media + ?Sized>(&mut self, table: &[u8], media: &mut M, now: Time) {
-        self.pending.clear();
+        self.queue.clear_pending();
         self.generation += 1;
         (self.next_unit, self.chain) = (0, 0);
         for (place, blocks) in self.places.iter_mut().zip(&self.copies) {
@@ -336,7 +324,7 @@ impl StateLog {
         let first_unit = self.next_unit;
         let end = first_unit + unit_count;
         assert!(end <= self.shape.units_per_block, "a generation fits in its erase block (I-V22)");
-        let covers = self.pushed;
+        let covers = self.queue.pushed();
         let (erased, is_flushing, chain) = (false, false, self.chain);
         self.writing = Some(Write {
             body,
@@ -413,15 +401,16 @@ impl StateLog {
         if result == Err(MediaError::FlushFailed) {
             // What was written before may be gone, and no later flush would say so.
             self.writing = None;
-            self.failed = true;
+            self.queue.lose();
             return false;
         }
         if result.is_err() {
             // Both copies go on elsewhere; the generation before is whole still, or this one is on the other copy.
             self.failures += 1;
             self.writing = None;
-            self.failed = self.failures > self.copies[0].len() + self.copies[1].len();
-            if !self.failed {
+            if self.failures > self.copies[0].len() + self.copies[1].len() {
+                self.queue.lose();
+            } else {
                 self.begin_generation(table, media, now);
             }
             return false;
@@ -441,9 +430,7 @@ impl StateLog {
         if write.done == write.unit_count && !write.is_flushing {
             if write.copy == 1 {
                 let write = self.writing.take().expect("I-V22: the log writes one thing at a time");
-                assert!(write.covers >= self.durable, "what is durable stays durable (I-V17)");
-                assert!(write.covers <= self.pushed, "what is durable was changed before (I-V17)");
-                self.durable = write.covers;
+                self.queue.became_durable(write.covers);
                 self.next_unit += write.unit_count;
                 self.chain = write.chain;
                 self.failures = 0;

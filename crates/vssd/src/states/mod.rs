@@ -3,29 +3,34 @@
 //! Either a table in protected memory (`table`, its bytes in `cells` and `entry`), where each change is durable at once; or, on media
 //! without protected memory, the same table in plain memory and a log of its changes on flash (`log`, their bytes in `change`, read back by `replay`), where a change is
 //! durable later. Whoever needs a change durable asks for its number ([`BlockStates::change`]) and waits for it: erases that wait for
-//! their allocation and syncs of holders wait here, and are given back when their time has come.
+//! their allocation and syncs of holders wait here (`queue`), and are given back when their time has come. Where several pools divide a device, one
+//! of them keeps the log for all (`division`).
 //!
 //! Not known here: who holds a block in memory, what is under way, what a die does.
 
 pub(crate) mod cells;
 mod change;
+pub(crate) mod division;
 pub(crate) mod entry;
 pub(crate) mod log;
 mod pages;
+pub(crate) mod queue;
 pub(crate) mod replay;
 pub(crate) mod table;
 
 use crate::owners::resources::UnitPlace;
-use crate::{SpaceToken, VssdId};
+use crate::{OpenError, SpaceToken, VssdId};
 use cells::ChannelCells;
 use change::Change;
+use division::{Division, Sending, StateChanges, StatesDurable, Unlogged};
 use diecut_media::{Media, MediaError};
-use diecut_units::{EraseBlockAddress, ProtectedRegion, Time};
+use diecut_units::{EraseBlockAddress, ProtectedRegion, Time, mutant};
 pub(crate) use entry::{
     BlockEntry, BlockState, ExchangeEntry, ExchangePhase, MoveEntry, UnitEntry, VssdEntry,
 };
 use entry::{encode_block, encode_exchange, encode_vssd};
 use log::StateLog;
+use queue::ChangeQueue;
 pub(crate) use table::{Found, Sizes, StateTable};
 
 /// See the module.
@@ -34,8 +39,10 @@ pub(crate) enum BlockStates {
     Nowhere,
     /// In protected memory.
     Protected(StateTable),
-    /// On flash: the table is what its log amounts to.
-    Logged { table: StateTable, log: Box<StateLog> },
+    /// On flash: the table is what its log amounts to. Of a divided device it is that of all pools.
+    Logged { table: StateTable, log: Box<StateLog>, division: Box<Division> },
+    /// On flash, in the log of another pool of the device: the table is what is this pool's.
+    Sent { table: StateTable, sending: Box<Sending> },
 }
 
 /// Whether what a holder did so far is durable.
@@ -66,13 +73,17 @@ impl BlockStates {
     fn table_mut(&mut self) -> Option<&mut StateTable> {
         match self {
             BlockStates::Nowhere => None,
-            BlockStates::Protected(table) | BlockStates::Logged { table, .. } => Some(table),
+            BlockStates::Protected(table)
+            | BlockStates::Logged { table, .. }
+            | BlockStates::Sent { table, .. } => Some(table),
         }
     }
     fn table(&self) -> Option<&StateTable> {
         match self {
             BlockStates::Nowhere => None,
-            BlockStates::Protected(table) | BlockStates::Logged { table, .. } => Some(table),
+            BlockStates::Protected(table)
+            | BlockStates::Logged { table, .. }
+            | BlockStates::Sent { table, .. } => Some(table),
         }
     }
     fn log(&self) -> Option<&StateLog> {
@@ -81,10 +92,25 @@ impl BlockStates {
             _ => None,
         }
     }
-    fn log_mut(&mut self) -> Option<&mut StateLog> {
+    /// Changes that become durable later than they are made.
+    fn queue(&self) -> Option<&ChangeQueue> {
         match self {
-            BlockStates::Logged { log, .. } => Some(log),
-            _ => None,
+            BlockStates::Logged { log, .. } => Some(&log.queue),
+            BlockStates::Sent { sending, .. } => Some(&sending.queue),
+            BlockStates::Nowhere | BlockStates::Protected(_) => None,
+        }
+    }
+    fn queue_mut(&mut self) -> Option<&mut ChangeQueue> {
+        match self {
+            BlockStates::Logged { log, .. } => Some(&mut log.queue),
+            BlockStates::Sent { sending, .. } => Some(&mut sending.queue),
+            BlockStates::Nowhere | BlockStates::Protected(_) => None,
+        }
+    }
+    /// The log's table has it with its next generation; that of another pool is told.
+    fn push_unlogged(&mut self, what: impl FnOnce() -> Unlogged) {
+        if let BlockStates::Sent { sending, .. } = self {
+            sending.unlogged.push(what());
         }
     }
 
@@ -92,8 +118,8 @@ impl BlockStates {
     pub fn set_block(&mut self, number: u32, entry: &BlockEntry) {
         let Some(table) = self.table_mut() else { return };
         table.set_block(number, entry);
-        if let Some(log) = self.log_mut() {
-            log.push(Change::Block { number, body: &encode_block(entry) });
+        if let Some(queue) = self.queue_mut() {
+            queue.push(Change::Block { number, body: &encode_block(entry) });
         }
     }
 
@@ -103,10 +129,8 @@ impl BlockStates {
     pub fn set_pages(&mut self, number: u32, pages: u32, sequence: u64, settled: bool) {
         let Some(table) = self.table_mut() else { return };
         table.set_pages(number, pages, sequence);
-        if let BlockStates::Logged { log, .. } = self
-            && settled
-        {
-            log.push(Change::Pages { number, pages, sequence });
+        if settled && let Some(queue) = self.queue_mut() {
+            queue.push(Change::Pages { number, pages, sequence });
         }
     }
 
@@ -114,8 +138,8 @@ impl BlockStates {
     pub fn set_vssd(&mut self, entry: &VssdEntry) {
         let Some(table) = self.table_mut() else { return };
         table.set_vssd(entry);
-        if let Some(log) = self.log_mut() {
-            log.push(Change::Vssd { body: &encode_vssd(entry) });
+        if let Some(queue) = self.queue_mut() {
+            queue.push(Change::Vssd { body: &encode_vssd(entry) });
         }
     }
 
@@ -125,10 +149,10 @@ impl BlockStates {
         let entry = phase.map(|phase| ExchangeEntry { dies, phase });
         table.set_exchange(dies[0], entry.as_ref());
         // A pair is one program unit there, whatever the exchange says.
-        if let BlockStates::Logged { log, .. } = self
+        if let Some(queue) = self.queue_mut()
             && !matches!(phase, Some(ExchangePhase::Pair(_)))
         {
-            log.push(Change::Exchange { die: dies[0], body: &encode_exchange(entry.as_ref()) });
+            queue.push(Change::Exchange { die: dies[0], body: &encode_exchange(entry.as_ref()) });
         }
     }
 
@@ -137,34 +161,36 @@ impl BlockStates {
         if let Some(table) = self.table_mut() {
             table.set_heat(place, words);
         }
+        self.push_unlogged(|| Unlogged::Heat(place, words));
     }
 
     /// Writes the erases of a die down, by cause; the log has them once for each generation.
     pub fn set_die_wear(&mut self, die: u32, words: [u64; 3]) {
         if let Some(table) = self.table_mut() {
-            words.into_iter().enumerate().for_each(|(which, count)| table.set_die_wear(die, which, count));
+            table.set_die_wears(die, words);
         }
+        self.push_unlogged(|| Unlogged::DieWear(die, words));
     }
 
     /// Number of the last change; 0 where each is durable at once.
     pub fn change(&self) -> u64 {
-        self.log().map_or(0, StateLog::pushed)
+        self.queue().map_or(0, ChangeQueue::pushed)
     }
     /// Whether this change and those before it are durable.
     pub fn is_durable_at(&self, change: u64) -> bool {
-        self.log().is_none_or(|log| log.is_durable_at(change))
+        self.queue().is_none_or(|queue| queue.is_durable_at(change))
     }
     /// Whether every change so far is durable.
     pub fn is_durable(&self) -> bool {
-        self.log().is_none_or(StateLog::is_durable)
+        self.queue().is_none_or(ChangeQueue::is_durable)
     }
     /// Whether changes become durable later than they are made.
     pub fn is_late(&self) -> bool {
-        self.log().is_some()
+        self.queue().is_some()
     }
     /// Whether nothing becomes durable any more.
     pub fn is_lost(&self) -> bool {
-        self.log().is_some_and(|log| log.failed)
+        self.queue().is_some_and(ChangeQueue::is_lost)
     }
     /// IUs that the log programmed, and erases it asked for.
     pub fn log_work(&self) -> (u64, u64) {
@@ -172,20 +198,23 @@ impl BlockStates {
     }
     /// Blocks that the log erased since the last call.
     pub fn take_log_erases(&mut self) -> Vec<EraseBlockAddress> {
-        self.log_mut().map_or_else(Vec::new, |log| std::mem::take(&mut log.work.erased))
+        match self {
+            BlockStates::Logged { log, .. } => std::mem::take(&mut log.work.erased),
+            _ => Vec::new(),
+        }
     }
 
     /// Everything so far shall become durable though nobody waits for it here.
     pub fn want(&mut self) {
-        if let Some(log) = self.log_mut() {
-            log.want();
+        if let Some(queue) = self.queue_mut() {
+            queue.want();
         }
     }
 
     /// Lets the log write if somebody waits for it. Says whether there is a log.
     #[inline]
     pub fn kick<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) -> bool {
-        let BlockStates::Logged { table, log } = self else { return false };
+        let BlockStates::Logged { table, log, .. } = self else { return false };
         log.kick(table.bytes(), media, now);
         true
     }
@@ -197,13 +226,13 @@ impl BlockStates {
         media: &mut M,
         now: Time,
     ) -> LogEvent {
-        let BlockStates::Logged { table, log } = self else { return LogEvent::Stopped };
+        let BlockStates::Logged { table, log, .. } = self else { return LogEvent::Stopped };
         if result == Err(MediaError::PowerLost) {
             return LogEvent::Stopped;
         }
         let more = log.completed(result, table.bytes(), media, now);
         match more {
-            _ if log.failed => LogEvent::Lost,
+            _ if log.queue.is_lost() => LogEvent::Lost,
             true => LogEvent::MoreDurable,
             false => LogEvent::GoesOn,
         }
@@ -211,29 +240,25 @@ impl BlockStates {
 
     /// Keeps an erase, which is an operation, until its allocation is durable. Says whether it has to wait.
     pub fn hold_erase(&mut self, at: u32) -> bool {
-        let Some(log) = self.log_mut() else { return false };
-        let change = log.pushed();
-        let last = log.waiting.erases.back();
-        assert!(last.is_none_or(|(last, _)| *last <= change), "erases wait in the order of changes (I-V17)");
-        log.waiting.erases.push_back((change, at));
+        let Some(queue) = self.queue_mut() else { return false };
+        queue.hold_erase(at);
         true
     }
     /// Erases that wait.
     pub fn held_erases(&self) -> impl Iterator<Item = u32> + '_ {
-        self.log().into_iter().flat_map(|log| log.waiting.erases.iter().map(|(_, at)| *at))
+        self.queue().into_iter().flat_map(ChangeQueue::held_erases)
     }
     /// An erase that waited long enough; each one when nothing becomes durable any more.
     pub fn take_erase(&mut self) -> Option<u32> {
-        let log = self.log_mut()?;
-        log.waiting.erases.pop_front_if(|(change, _)| log.failed || log.durable >= *change).map(|(_, at)| at)
+        self.queue_mut()?.take_erase()
     }
 
     /// A holder asks for everything so far to be durable.
     pub fn sync(&mut self, id: VssdId, token: SpaceToken) -> Synced {
-        match self.log_mut() {
-            Some(log) if log.failed => Synced::Never,
-            Some(log) if !log.is_durable() => {
-                log.waiting.syncs.push_back((log.pushed(), id, token));
+        match self.queue_mut() {
+            Some(queue) if queue.is_lost() => Synced::Never,
+            Some(queue) if !queue.is_durable() => {
+                queue.hold_sync(id, token);
                 Synced::Waits
             }
             _ => Synced::Done,
@@ -241,9 +266,64 @@ impl BlockStates {
     }
     /// A sync that waited long enough; each one when nothing becomes durable any more.
     pub fn take_sync(&mut self) -> Option<(VssdId, SpaceToken)> {
-        let log = self.log_mut()?;
-        let due = log.waiting.syncs.pop_front_if(|(change, ..)| log.failed || log.durable >= *change);
-        due.map(|(_, id, token)| (id, token))
+        self.queue_mut()?.take_sync()
+    }
+
+    /// Changes for the pool that keeps the log: those that are to go now, or all.
+    pub fn take_changes(&mut self, all: bool) -> Option<StateChanges> {
+        match self {
+            BlockStates::Sent { sending, .. } if all => sending.take_all(false),
+            BlockStates::Sent { sending, .. } => sending.take(),
+            _ => None,
+        }
+    }
+    /// Takes changes of another pool into the log.
+    ///
+    /// # Errors
+    /// They make no sense: the other pool is not one of this device.
+    pub fn take_in(&mut self, from: u16, changes: StateChanges) -> Result<(), OpenError> {
+        let BlockStates::Logged { table, log, division } = self else {
+            panic!("I-V27: changes go to the pool that keeps the log")
+        };
+        table.replay(&changes.logged)?;
+        for unlogged in changes.unlogged {
+            match unlogged {
+                Unlogged::Heat(place, words) => table.set_heat(place, words),
+                Unlogged::DieWear(die, words) => table.set_die_wears(die, words),
+            }
+        }
+        match mutant!("vssd: changes of other pools are in the table only") {
+            true => log.queue.push_nothing(),
+            false => log.queue.push_encoded(&changes.logged),
+        }
+        division.received(log.queue.pushed(), from, changes.last);
+        if changes.is_awaited {
+            log.queue.want();
+        }
+        Ok(())
+    }
+    /// What became of changes of other pools since the last call.
+    pub fn take_durable(&mut self) -> Vec<(u16, StatesDurable)> {
+        match self {
+            BlockStates::Logged { log, division, .. } => division.take_durable(&log.queue),
+            _ => Vec::new(),
+        }
+    }
+    /// The pool that keeps the log said what became of changes.
+    pub fn told(&mut self, durable: StatesDurable) -> LogEvent {
+        let BlockStates::Sent { sending, .. } = self else {
+            panic!("I-V27: who keeps the log hears of it by itself")
+        };
+        match durable {
+            StatesDurable::UpTo(change) => {
+                sending.queue.became_durable(change);
+                LogEvent::MoreDurable
+            }
+            StatesDurable::Lost => {
+                sending.queue.lose();
+                LogEvent::Lost
+            }
+        }
     }
 
     /// What the table says of the erases of a die, by cause; nothing if there is no table.
@@ -255,16 +335,38 @@ impl BlockStates {
         self.table().map(|table| table.heat(place))
     }
 
+    /// The log, if there is one, is written to few channels from now on.
+    pub fn keep_log_to_few_channels(&mut self) {
+        if let BlockStates::Logged { log, .. } = self {
+            log.keep_to_few_channels();
+        }
+    }
+    /// Channels that the log is written to; none where there is none.
+    pub fn log_channels(&self) -> Vec<u16> {
+        self.log().map_or_else(Vec::new, StateLog::channels)
+    }
     /// Whether what lies on a channel is written down here: of a divided device, by one pool.
     pub fn holds_channel(&self, channel: u16) -> bool {
-        self.table().is_none_or(|table| table.holds_channel(channel))
+        match self {
+            BlockStates::Logged { division, .. } => !division.channels.contains(&channel),
+            _ => self.table().is_none_or(|table| table.holds_channel(channel)),
+        }
     }
     /// What is written down of a channel, for another pool.
     pub fn take_channel(&mut self, channel: u16) -> Option<ChannelCells> {
+        if let BlockStates::Logged { table, division, .. } = self {
+            assert!(division.channels.insert(channel), "the pool holds the channel (I-V3)");
+            return Some(table.copy_channel(channel));
+        }
         self.table_mut().map(|table| table.divide().take_channel(channel))
     }
     /// Takes over what is written down of a channel.
     pub fn put_channel(&mut self, channel: u16, cells: ChannelCells) {
+        if let BlockStates::Logged { division, .. } = self {
+            // What the other pool wrote down was sent before.
+            assert!(division.channels.remove(&channel), "channel {channel} is held once (I-V3)");
+            return;
+        }
         self.table_mut()
             .expect("I-V3: channels go between pools with tables")
             .divide()
@@ -274,10 +376,22 @@ impl BlockStates {
     pub fn take_slot_of(&mut self, id: VssdId) -> Option<(usize, ProtectedRegion)> {
         let table = self.table_mut()?;
         let slot = table.slot_of(id).expect("I-V3: a vSSD has an entry");
-        Some((slot, table.divide().take_slot(slot)))
+        match self {
+            BlockStates::Logged { table, division, .. } => {
+                let number = division.unused_slot(table.slots_len());
+                division.slots.insert(number);
+                Some((number, table.copy_slot(slot)))
+            }
+            _ => self.table_mut().map(|table| (slot, table.divide().take_slot(slot))),
+        }
     }
     /// An entry that a vSSD of another pool can take.
     pub fn take_unused_slot(&mut self) -> Option<(usize, ProtectedRegion)> {
+        if let BlockStates::Logged { table, division, .. } = self {
+            let number = division.unused_slot(table.slots_len());
+            division.slots.insert(number);
+            return Some((number, table.blank_slot()));
+        }
         let table = self.table_mut()?;
         let slot = table.unused_slot();
         Some((slot, table.divide().take_slot(slot)))
@@ -290,6 +404,10 @@ impl BlockStates {
     }
     /// Takes an entry over.
     pub fn put_slot(&mut self, slot: usize, region: ProtectedRegion) {
+        if let BlockStates::Logged { division, .. } = self {
+            assert!(division.slots.remove(&slot), "entry {slot} is held once (I-V3)");
+            return;
+        }
         if let Some(table) = self.table_mut() {
             table.divide().put_slot(slot, region);
         }

@@ -36,7 +36,7 @@
 
 use crate::VssdId;
 use crate::owners::resources::UnitPlace;
-use crate::states::cells::{Cells, Shape};
+use crate::states::cells::{Cells, ChannelCells, Shape};
 use crate::states::change::Change;
 use crate::states::entry::{
     BODY_SIZE_BYTES, BlockEntry, ExchangeEntry, SLOT_SIZE_BYTES, SlotHead, UNIT_SIZE_BYTES,
@@ -296,6 +296,23 @@ impl StateTable {
         &mut self.cells
     }
 
+    /// A copy of what it says of a channel.
+    pub fn copy_channel(&self, channel: u16) -> ChannelCells {
+        self.cells.copy_channel(self.shape, channel)
+    }
+    /// A copy of the entry of a vSSD.
+    pub fn copy_slot(&self, slot: usize) -> ProtectedRegion {
+        self.cells.copy_slot(self.shape, slot)
+    }
+    /// An entry that no vSSD has, of no pool.
+    pub fn blank_slot(&self) -> ProtectedRegion {
+        Cells::blank_slot(self.shape)
+    }
+    /// Entries there are for vSSDs.
+    pub fn slots_len(&self) -> usize {
+        self.vssd_slots
+    }
+
     /// Whether it says what lies on a channel: of a divided device, one pool's table does.
     pub fn holds_channel(&self, channel: u16) -> bool {
         self.cells.holds_channel(channel)
@@ -348,8 +365,12 @@ impl StateTable {
         self.exchange_at(die) + 2 * SLOT_SIZE_BYTES
     }
 
+    /// Sets the first counts of a die.
+    pub fn set_die_wears(&mut self, die: u32, words: [u64; 3]) {
+        words.into_iter().enumerate().for_each(|(which, count)| self.set_die_wear(die, which, count));
+    }
     /// Sets one of the four counts of a die.
-    pub fn set_die_wear(&mut self, die: u32, which: usize, count: u64) {
+    fn set_die_wear(&mut self, die: u32, which: usize, count: u64) {
         self.publish(self.die_wear_at(die) + which * 8, count);
     }
     pub fn die_wear(&self, die: u32) -> [u64; 4] {
