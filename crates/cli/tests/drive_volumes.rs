@@ -94,8 +94,10 @@ impl Bench {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::create_dir(folder.path().join("disks")).unwrap();
         let disks = vec![("drive-a".to_owned(), 300 << 20)];
-        let mounted =
-            Mounted::new(&folder.path().join("disks"), &Options { drives: disks, seed, ..Options::default() });
+        let mounted = Mounted::new(
+            &folder.path().join("disks"),
+            &Options { drives: disks, seed, ..Options::default() },
+        );
         let tenants = ["a", "b"].map(|tenant| TENANT.replace("DEVICE", "\"drive-a\"").replace('$', tenant));
         let setup = DEVICE.replace('$', "a") + &tenants.concat();
         std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
@@ -152,7 +154,9 @@ fn volumes_on_a_drive_outlive_the_power() {
     lives(&Bench::new(31, 1), tenants(1), depth(6, 50), |_| &[]);
     let lying = Bench::new(32, 1);
     lying.disks().lie(true);
-    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, tenants(1), 5, |_| &[]))).is_err();
+    let is_seen =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, tenants(1), 5, |_| &[])))
+            .is_err();
     assert!(is_seen, "flushes did nothing");
 }
 
@@ -175,11 +179,16 @@ fn volumes_on_a_divided_drive_outlive_the_power() {
     let start: Start = |life| if life % 3 == 2 { &[] } else { &["--shards", "2"] };
     lives(&bench, &["a", "b"], depth(5, 50), start);
     let server = Server::in_folder(bench.path(), &["--shards", "2"]);
-    let ask = |arguments: &[&str]| done(bench.path(), &[&["--socket", "control.sock", "--json"], arguments].concat());
+    let ask = |arguments: &[&str]| {
+        done(bench.path(), &[&["--socket", "control.sock", "--json"], arguments].concat())
+    };
     let status: serde_json::Value = serde_json::from_str(&ask(&["status"])).unwrap();
     let homes = status["tenants"].as_array().unwrap().iter().map(|tenant| tenant["shard"].as_u64().unwrap());
     assert_eq!(homes.collect::<std::collections::BTreeSet<_>>().len(), 2, "{status}");
     drop(server);
-    let shown = served::refused(bench.path(), &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards", "3"]);
+    let shown = served::refused(
+        bench.path(),
+        &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards", "3"],
+    );
     served::assert_says(&shown, &["server.shards = 3", "the first shard keeps 2", "use 2 or fewer"]);
 }

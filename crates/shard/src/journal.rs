@@ -57,12 +57,7 @@ pub(crate) fn take_in<M: Divide>(
 }
 
 /// What became of changes of this shard.
-pub(crate) fn told<M: Divide>(
-    here: &mut Owners<M>,
-    device: DeviceIndex,
-    durable: StatesDurable,
-    now: Time,
-) {
+pub(crate) fn told<M: Divide>(here: &mut Owners<M>, device: DeviceIndex, durable: StatesDurable, now: Time) {
     let OwnDevice { pool, media, .. } = here.plane.flash.devices.get_mut(device);
     pool.states_are(durable, media, now);
 }

@@ -112,7 +112,7 @@ fn scope(step: &Step, job: &Job) -> Scope {
         Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear | Step::Reopen(_) | Step::Readmit(_) => {
             unreachable!("I-S5: the first shard does what is its own")
         }
-        Step::AllocVssd { .. } | Step::SyncPool | Step::Persist | Step::KeepForHosts => Scope::Here,
+        Step::AllocVssd { .. } | Step::SyncVssd { .. } | Step::Persist | Step::KeepForHosts => Scope::Here,
         Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
         Step::CanDelete { vssd } | Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => {
             Scope::Vssd(*vssd)

@@ -31,15 +31,14 @@ pub(crate) fn told<M: Divide>(
     now: Time,
     actions: &mut Vec<drive::Action>,
 ) {
-    let is_for_member =
-        matches!(
-            message.0,
-            Message::Order(..)
-                | Message::Media(_)
-                | Message::StatesAre(..)
-                | Message::Kept(_)
-                | Message::Panicked(_)
-        );
+    let is_for_member = matches!(
+        message.0,
+        Message::Order(..)
+            | Message::Media(_)
+            | Message::StatesAre(..)
+            | Message::Kept(_)
+            | Message::Panicked(_)
+    );
     let is_for_any = matches!(message.0, Message::Passed(_));
     assert!(
         is_for_any || is_for_member == here.placement.is_member(),

@@ -1,7 +1,7 @@
 //! How a shard opens: the first one reads what there is and has the others open their part; they wait for its orders.
 
 use crate::away::Away;
-use crate::devices::{DeviceIndex, LiesOn, OwnDevice};
+use crate::devices::{DeviceIndex, Devices, LiesOn, OwnDevice};
 use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
@@ -12,8 +12,8 @@ use crate::peer::Order;
 use crate::registry::share_of;
 use crate::step::Step;
 use crate::steps::{fences, shortage, stores, subsystems, volumes, wear};
-use diecut_catalog::{PartRecord, State};
-use diecut_media::Divide;
+use diecut_catalog::{PartRecord, State, VssdRecord};
+use diecut_media::{Divide, Media};
 use diecut_units::Time;
 use diecut_vssd::{Share, VssdId};
 use std::sync::Arc;
@@ -242,44 +242,69 @@ fn open_stores_everywhere<M: Divide>(
     Ok(())
 }
 
+/// What is there of a vSSD that the catalog knows.
+enum Presence {
+    /// All of it, on these devices; none are named of one that an older catalog lists without parts.
+    Whole(Vec<DeviceIndex>),
+    /// Not all of it: some of its devices are missing, or were taken out of the pool.
+    Away(Away),
+    /// A device that is there does not hold what it should.
+    Contradicted,
+}
+
+impl Presence {
+    /// `has_missing`: devices of the pool are not there. `removed` are those that never come back.
+    fn of<M: Media>(
+        record: &VssdRecord,
+        devices: &Devices<M>,
+        has_missing: bool,
+        removed: &[[u8; 16]],
+    ) -> Presence {
+        let id = VssdId(record.number);
+        if record.parts.is_empty() {
+            let names: Vec<&str> = record.device.iter().map(String::as_str).collect();
+            return match devices.find(id) {
+                Some(_) => Presence::Whole(Vec::new()),
+                None if has_missing => Presence::Away(Away::on(&names, false)),
+                None if !removed.is_empty() => Presence::Away(Away::on(&names, true)),
+                None => Presence::Contradicted,
+            };
+        }
+        let places: Vec<_> = record.parts.iter().map(|part| devices.find_uuid(part.device)).collect();
+        let names_where = |is_missing: &dyn Fn(usize) -> bool| -> Vec<&str> {
+            let names = record.device.iter().enumerate().filter(|(at, _)| is_missing(*at));
+            names.map(|(_, name)| name.as_str()).collect()
+        };
+        let is_removed =
+            |at: usize| record.parts.get(at).is_none_or(|part| removed.contains(part.device.as_bytes()));
+        if (0..record.parts.len()).any(is_removed) {
+            return Presence::Away(Away::on(&names_where(&is_removed), true));
+        }
+        let is_held = places.iter().flatten().all(|device| devices.get(*device).pool.holds(id));
+        let is_missing = |at: usize| places.get(at).is_none_or(Option::is_none);
+        match places.iter().copied().collect::<Option<Vec<DeviceIndex>>>() {
+            Some(on) if is_held => Presence::Whole(on),
+            None if is_held && has_missing => Presence::Away(Away::on(&names_where(&is_missing), false)),
+            _ => Presence::Contradicted,
+        }
+    }
+}
+
 /// Finds what each vSSD lies on, and which are away.
 fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
     let devices = &mut here.plane.flash.devices;
-    let has_missing = here.config.missing_devices > 0;
-    let removed = &here.config.removed_devices;
+    let (has_missing, removed) = (here.config.missing_devices > 0, &here.config.removed_devices);
     for (name, record) in &here.registry.state.vssds {
-        let id = VssdId(record.number);
-        let places: Vec<_> = record.parts.iter().map(|part| devices.find_uuid(part.device)).collect();
-        let (is_whole, is_held) = match &*places {
-            [] => (devices.find(id).is_some(), true),
-            places => {
-                let there = |device: &DeviceIndex| devices.get(*device).pool.holds(id);
-                (places.iter().all(Option::is_some), places.iter().flatten().all(there))
+        match Presence::of(record, devices, has_missing, removed) {
+            Presence::Whole(on) if on.len() > 1 => devices.join(VssdId(record.number), &on),
+            Presence::Whole(_) => {}
+            Presence::Away(away) => {
+                here.registry.away.insert(record.number, away);
             }
-        };
-        let is_lost = match &*record.parts {
-            [] => !is_whole && !removed.is_empty() && !has_missing,
-            parts => parts.iter().any(|part| removed.contains(part.device.as_bytes())),
-        };
-        let is_whole = is_whole && !is_lost;
-        if !is_lost && (!is_held || !is_whole && !has_missing) {
-            return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
-        }
-        if is_whole {
-            let on: Vec<DeviceIndex> = places.into_iter().flatten().collect();
-            if on.len() > 1 {
-                devices.join(id, &on);
+            Presence::Contradicted => {
+                return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
             }
-            continue;
         }
-        let is_missing = |at: usize| match record.parts.get(at) {
-            Some(part) if is_lost => removed.contains(part.device.as_bytes()),
-            Some(_) => places[at].is_none(),
-            None => true,
-        };
-        let names = record.device.iter().enumerate().filter(|(at, _)| is_missing(*at));
-        let names: Vec<&str> = names.map(|(_, name)| name.as_str()).collect();
-        here.registry.away.insert(record.number, Away::on(&names, is_lost));
     }
     Ok(())
 }

@@ -32,7 +32,9 @@ impl fmt::Debug for ShardMessage {
             Message::Media(command) => write!(f, "{command:?}"),
             Message::MediaDone(completion) => write!(f, "{completion:?}"),
             Message::States(device, _) => write!(f, "block states of device {}", device.0),
-            Message::StatesAre(device, durable) => write!(f, "block states of device {}: {durable:?}", device.0),
+            Message::StatesAre(device, durable) => {
+                write!(f, "block states of device {}: {durable:?}", device.0)
+            }
             Message::Wear(news) => write!(f, "{news:?}"),
             Message::Passed(number) => write!(f, "passed: order {number}"),
             Message::Keep(keep) => write!(f, "{keep:?}"),

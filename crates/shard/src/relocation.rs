@@ -16,8 +16,8 @@
 //! A crash on the way loses nothing: on the medium and in protected memory nothing changes, and channels that are in a
 //! message are [salvaged](crate::gather) with the rest.
 
-use crate::custody;
 use crate::control::{ControlError, ControlErrorKind};
+use crate::custody;
 use crate::door::Party;
 use crate::job::{Job, Progress};
 use crate::ledger::{Group, Tied};

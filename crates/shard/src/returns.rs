@@ -1,7 +1,7 @@
 //! What goes back to the first shard when its order is carried out.
 
-use crate::custody;
 use crate::control::{ControlError, RepairReport};
+use crate::custody;
 use crate::devices::OwnDevice;
 use crate::journal;
 use crate::leveling;

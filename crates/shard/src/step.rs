@@ -7,8 +7,8 @@ use crate::ledger::Group;
 pub(crate) enum Step {
     /// Takes erase blocks for a vSSD and opens its store; fills the record's number, slot and size.
     AllocVssd { name: String },
-    /// Waits until the pool's block states are durable.
-    SyncPool,
+    /// Waits until the block states of a vSSD that was made are durable.
+    SyncVssd { name: String },
     /// Makes a volume in its store and waits until it is durable.
     CreateVolume { name: String },
     /// Writes the next state to the catalog and waits until it is durable. What follows cannot be refused any more.

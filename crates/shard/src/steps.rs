@@ -56,7 +56,7 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::ReturnChannels => Progress::Done,
         Step::Leave(group) => relocation::leave(here, group),
         Step::Release(group, passed) => relocation::release(here, group, *passed, now),
-        Step::SyncPool => catalog::sync_pool(here, now),
+        Step::SyncVssd { name } => catalog::sync_vssd(here, name, job, now),
         Step::Persist => catalog::persist(here, job, now),
         Step::CreateVolume { name } => volumes::create(here, name, job),
         Step::OpenNamespace { name } => volumes::open(here, name, job),

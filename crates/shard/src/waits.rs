@@ -18,7 +18,7 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
     };
     let what = match step {
         Step::AllocVssd { name } => format!("room for vSSD \"{name}\""),
-        Step::SyncPool => "the block states to be durable".to_owned(),
+        Step::SyncVssd { .. } => "the block states to be durable".to_owned(),
         Step::CreateVolume { name } => format!("volume \"{name}\" to be durable in its vSSD"),
         Step::Persist | Step::KeepForHosts => "the catalog to be written".to_owned(),
         Step::OpenNamespace { name } => format!("the namespace of volume \"{name}\""),

@@ -10,7 +10,7 @@ use diecut_spec::{Isolation, TenantSpec, VssdSpec};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::planted::is_noticed;
-use diecut_units::{Buffer, BufferMut, IU_SIZE_BYTES};
+use diecut_units::{Buffer, BufferMut, IU_SIZE_BYTES, Span};
 use std::collections::BTreeSet;
 
 const DRIVES: u8 = 3;
@@ -144,6 +144,7 @@ fn what_lies_on_several_drives_is_found_again() {
 fn planted_bugs_of_several_drives_are_noticed() {
     is_noticed("shard: catalogs of several devices go on each from its own state", all_lives);
     is_noticed("shard: the oldest catalog counts", all_lives);
+    is_noticed("shard: a change holds that one device has", slow_drives);
     is_noticed("vssd: a flush is answered at once", all_lives);
     is_noticed("vssd: one part answers for all", all_lives);
 }
@@ -334,4 +335,47 @@ fn a_drive_that_goes_is_felt_by_those_on_it_only() {
             drives.extend(back.take());
         }
     }
+}
+
+/// Lives in which one drive after the other answers nothing for a while, and then the power goes.
+fn slow_drives() {
+    let (mut drives, mut all) = settled(31);
+    for life in 0..6usize {
+        let mut world = World::new(drives, 0, false);
+        assert!(world.open(&mut forever()), "{:?}", world.shard.failure());
+        let found: BTreeSet<String> = world.shard.state().tenants.keys().cloned().collect();
+        assert_eq!(found, all.tenants, "life {life}");
+        for known in &mut all.volumes {
+            find(&mut world, known, "all answer again");
+        }
+        let slow = life % usize::from(DRIVES);
+        let until = world.now + Span::from_secs(3600);
+        world.drives[slow].model.faults_mut().stalled_until = until;
+        let name = format!("life-{life}");
+        let other = format!("drive-{:x}", (slow + 1) % usize::from(DRIVES) + 1);
+        done(world.ask(ControlRequest::CreateTenant(TenantSpec::new(&name)), &mut forever()));
+        all.tenants.insert(name.clone());
+        // One that lies elsewhere is made and deleted meanwhile.
+        let vssd =
+            VssdSpec { device: vec![other], ..VssdSpec::new("elsewhere", &name, Isolation::Channel, 280) };
+        done(world.ask(ControlRequest::CreateVssd(vssd), &mut forever()));
+        done(world.ask(ControlRequest::DeleteVssd("elsewhere".to_owned()), &mut forever()));
+        let mut random = Random::of(life as u64);
+        for known in all
+            .volumes
+            .iter_mut()
+            .filter(|known| known.namespace <= DRIVES.into() && known.namespace as usize != slow + 1)
+        {
+            work(&mut world, known, &mut random, &mut 200);
+        }
+        assert!(world.now < until, "nobody waits for the drive that hangs");
+        drives = world.end(true);
+    }
+}
+
+/// Goal: a drive that hangs keeps neither administrators waiting nor hosts on others, and what was answered meanwhile holds when the power goes. Method: one of
+/// three drives after the other answers nothing for an hour.
+#[test]
+fn a_drive_that_hangs_keeps_nobody_waiting() {
+    slow_drives();
 }

@@ -375,13 +375,7 @@ impl Pool {
     ///
     /// # Panics
     /// If this pool does not keep the log, or the other one is not of this device.
-    pub fn take_in<M: Media + ?Sized>(
-        &mut self,
-        from: u16,
-        changes: StateChanges,
-        media: &mut M,
-        now: Time,
-    ) {
+    pub fn take_in<M: Media + ?Sized>(&mut self, from: u16, changes: StateChanges, media: &mut M, now: Time) {
         let taken = self.core.states.take_in(from, changes);
         taken.expect("I-V27: the pools of a device send changes of its block states");
         self.core.kick_state_log(media, now);

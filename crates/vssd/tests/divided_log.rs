@@ -63,7 +63,11 @@ impl Rig {
 
     /// The power goes, or the process dies; one pool finds what there is.
     fn found(mut self, cut: bool) -> Rig {
-        if cut { self.drive.cut() } else { self.drive.process_death() }
+        if cut {
+            self.drive.cut()
+        } else {
+            self.drive.process_death()
+        }
         let mut rig = Rig::over(self.drive, |medium, config| {
             let mut pool = Pool::open_from_flash(medium, config, Time::ZERO);
             pool.will_divide();
@@ -92,7 +96,8 @@ impl Rig {
         let mut rig = Rig::made();
         rig.divide();
         let [(_, first), (_, second)] = &mut rig.parts[..] else { panic!("two parts") };
-        let places = first.choose_places(Isolation::Channel, 0, 4 << 20, |channel| channel == OTHERS_LANE).unwrap();
+        let places =
+            first.choose_places(Isolation::Channel, 0, 4 << 20, |channel| channel == OTHERS_LANE).unwrap();
         let id = first.new_vssd_id().unwrap();
         first.reserve(id, &places);
         second.admit(id, Isolation::Channel, &places);
@@ -151,7 +156,9 @@ impl Rig {
                 self.parts[at].0.intent_done(IntentDone { token, ..one }, self.now);
             }
             let next = self.parts.iter().map(|(medium, _)| medium.next_event()).min().unwrap();
+            let has_ready = self.parts.iter().any(|(_, pool)| pool.has_ready());
             match next.min(self.drive.next_event()) {
+                _ if has_ready => {}
                 Time::NEVER => return,
                 due => self.now = self.now.max(due),
             }

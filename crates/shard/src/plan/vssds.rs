@@ -57,7 +57,11 @@ pub(super) fn create(
         zone_room: None,
     };
     plan.next.vssds.insert(spec.name.clone(), record);
-    plan.steps = vec![Step::AllocVssd { name: spec.name.clone() }, Step::SyncPool, Step::Persist];
+    plan.steps = vec![
+        Step::AllocVssd { name: spec.name.clone() },
+        Step::SyncVssd { name: spec.name.clone() },
+        Step::Persist,
+    ];
     Ok(())
 }
 

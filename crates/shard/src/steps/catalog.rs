@@ -4,16 +4,20 @@ use crate::catalog::refusal;
 use crate::claims::merged;
 use crate::control::{ControlError, ControlErrorKind};
 use crate::job::{Job, Own, Progress};
+use crate::ledger::HeldPart;
 use crate::owners::Owners;
 use crate::reach::Reaches;
 use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_units::{Time, mutant};
 
-/// Waits until the pool's block states are durable.
-pub(crate) fn sync_pool<M: Divide>(here: &mut Owners<M>, now: Time) -> Progress {
+/// Waits until the block states of the devices that a new vSSD lies on are durable. Others do not matter to it: they may hang.
+pub(crate) fn sync_vssd<M: Divide>(here: &mut Owners<M>, name: &str, job: &Job, now: Time) -> Progress {
     let mut all_durable = true;
-    for own in here.plane.flash.devices.iter_mut() {
+    let held = here.placement.ledger.vssds.get(&job.next.vssds[name].number);
+    let held = held.expect("I-S20: a vSSD that was made lies somewhere");
+    for HeldPart { device, .. } in &held.parts {
+        let own = here.plane.flash.devices.get_mut(*device);
         if own.pool.is_state_log_lost() {
             let message = "the journal of block states takes no writes: its erase blocks failed".to_owned();
             return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });

@@ -103,8 +103,11 @@ impl Division {
         while let Some(one) =
             self.received.pop_front_if(|one| queue.is_lost() || queue.is_durable_at(one.here))
         {
-            let what =
-                if queue.is_durable_at(one.here) { StatesDurable::UpTo(one.there) } else { StatesDurable::Lost };
+            let what = if queue.is_durable_at(one.here) {
+                StatesDurable::UpTo(one.there)
+            } else {
+                StatesDurable::Lost
+            };
             answers.push((one.from, what));
         }
         answers

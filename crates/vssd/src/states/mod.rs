@@ -22,9 +22,9 @@ use crate::owners::resources::UnitPlace;
 use crate::{OpenError, SpaceToken, VssdId};
 use cells::ChannelCells;
 use change::Change;
-use division::{Division, Sending, StateChanges, StatesDurable, Unlogged};
 use diecut_media::{Media, MediaError};
 use diecut_units::{EraseBlockAddress, ProtectedRegion, Time, mutant};
+use division::{Division, Sending, StateChanges, StatesDurable, Unlogged};
 pub(crate) use entry::{
     BlockEntry, BlockState, ExchangeEntry, ExchangePhase, MoveEntry, UnitEntry, VssdEntry,
 };
