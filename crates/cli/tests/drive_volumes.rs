@@ -183,7 +183,8 @@ fn volumes_on_a_divided_drive_outlive_the_power() {
         done(bench.path(), &[&["--socket", "control.sock", "--json"], arguments].concat())
     };
     let status: serde_json::Value = serde_json::from_str(&ask(&["status"])).unwrap();
-    let homes = status["tenants"].as_array().unwrap().iter().map(|tenant| tenant["shard"].as_u64().unwrap());
+    let homes =
+        status["vssds"].as_array().unwrap().iter().map(|vssd| vssd["placement"]["shard"].as_u64().unwrap());
     assert_eq!(homes.collect::<std::collections::BTreeSet<_>>().len(), 2, "{status}");
     drop(server);
     let shown = served::refused(

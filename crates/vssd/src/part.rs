@@ -301,6 +301,7 @@ impl Pool {
             !channels.iter().any(|channel| keeps.contains(channel)),
             "the log stays with its pool (I-V27)"
         );
+        assert!(self.core.states.is_all_sent(), "what is written down of a channel goes ahead of it (I-V27)");
         let lies = |unit: &Unit| channels.contains(&self.core.geometry.die_at(unit.place.die).channel.0);
         let leaving = self.core.vssds.iter().filter(|vssd| vssd.units.iter().any(lies));
         let leaving: Vec<VssdId> = leaving.map(|vssd| vssd.id).collect();

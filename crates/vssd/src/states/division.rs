@@ -45,6 +45,11 @@ pub(crate) struct Sending {
 const UNAWAITED_BYTES_MAX: usize = 2048;
 
 impl Sending {
+    /// Whether everything that is written down was sent.
+    pub fn is_all_sent(&self) -> bool {
+        self.queue.pushed() == self.sent && self.unlogged.is_empty()
+    }
+
     /// What is to be sent now.
     pub fn take(&mut self) -> Option<StateChanges> {
         let is_awaited = self.queue.is_awaited() && self.queue.pushed() > self.sent;
@@ -56,7 +61,7 @@ impl Sending {
 
     /// Everything that was not sent.
     pub fn take_all(&mut self, is_awaited: bool) -> Option<StateChanges> {
-        if self.queue.pushed() == self.sent && self.unlogged.is_empty() {
+        if self.is_all_sent() {
             return None;
         }
         self.sent = self.queue.pushed();

@@ -277,6 +277,13 @@ impl BlockStates {
             _ => None,
         }
     }
+    /// Whether the pool that keeps the log was sent all changes.
+    pub fn is_all_sent(&self) -> bool {
+        match self {
+            BlockStates::Sent { sending, .. } => sending.is_all_sent(),
+            _ => true,
+        }
+    }
     /// Takes changes of another pool into the log.
     ///
     /// # Errors
