@@ -11,6 +11,7 @@ pub mod difference;
 pub mod lacking;
 pub mod object;
 pub mod panics;
+pub mod place;
 pub mod problem;
 pub mod route;
 pub mod setup;

@@ -1,5 +1,6 @@
 //! Devices of a set-up: one table for each, of one of the kinds that there are.
 
+use crate::place::Drive;
 use diecut_spec::Size;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
@@ -362,9 +363,7 @@ pub enum DeviceChoice<'a> {
     /// Emulated NAND.
     Emulated(&'a EmulatedDevice),
     /// Drives that are one pool.
-    Drives(Vec<&'a DriveDevice>),
-    /// A namespace of a target.
-    Remote(&'a RemoteDevice),
+    Drives(Vec<Drive<'a>>),
 }
 
 /// The devices of a set-up: `[device]` for one, or `[[device]]` for each. Where nothing is said it is one emulated device.
@@ -425,17 +424,9 @@ impl Devices {
         if let [Device::Emulated(only)] = &self.0[..] {
             return Ok(DeviceChoice::Emulated(only));
         }
-        if let [Device::Remote(only)] = &self.0[..] {
-            return Ok(DeviceChoice::Remote(only));
-        }
         let drives = self.0.iter().map(|device| match device {
-            Device::Drive(drive) => Ok(drive),
-            Device::Remote(remote) => Err(format!(
-                "the set-up names {} devices, and {} is a namespace of a target, which is alone in a server: start a server of its own for it, with a \
-                 data folder and an address of its own",
-                self.0.len(),
-                remote.shown_name()
-            )),
+            Device::Drive(local) => Ok(Drive::Local(local)),
+            Device::Remote(remote) => Ok(Drive::Remote(remote)),
             Device::Emulated(_) => Err(format!(
                 "the set-up names {} devices, and one of them is emulated, which is alone in a server: start a server of its own for it, with a \
                  data folder and an address of its own",
@@ -537,7 +528,7 @@ mod test {
         assert_eq!(devices("[[device]]\nprofile = \"tiny\"\nseed = 7").unwrap(), one);
         let drive = devices("[device]\nkind = \"block\"\npath = \"/dev/sdb\"").unwrap();
         let DeviceChoice::Drives(drives) = drive.choice().unwrap() else { panic!("{drive:?}") };
-        let drive = drives[0];
+        let Drive::Local(drive) = drives[0] else { panic!("it is of this machine") };
         assert_eq!((drive.kind, drive.shown_name()), (DriveKind::Block, "/dev/sdb".to_owned()));
         let several =
             "[[device]]\nkind = \"file\"\npath = \"a\"\nname = \"fast\"\n[[device]]\nprofile = \"tiny\"";
@@ -548,16 +539,13 @@ mod test {
         let remote =
             "[device]\nkind = \"remote\"\naddress = \"a:1\"\nsubsystem = \"s\"\nnsid = 2\npatience_ms = 500";
         let remote = devices(remote).unwrap();
-        let DeviceChoice::Remote(found) = remote.choice().unwrap() else { panic!("{remote:?}") };
+        let DeviceChoice::Drives(found) = remote.choice().unwrap() else { panic!("{remote:?}") };
+        let [Drive::Remote(found)] = found[..] else { panic!("it is behind a network") };
         assert_eq!((found.shown_name(), found.patience_ms), ("a:1/s/2".to_owned(), Some(500)));
         let two = "[[device]]\nkind = \"file\"\npath = \"d\"\n[[device]]\nkind = \"remote\"\naddress = \"a:1\"\nsubsystem = \"s\"\nnsid = 2";
-        assert!(
-            devices(two)
-                .unwrap()
-                .choice()
-                .unwrap_err()
-                .contains("a:1/s/2 is a namespace of a target, which is alone")
-        );
+        let two = devices(two).unwrap();
+        let DeviceChoice::Drives(drives) = two.choice().unwrap() else { panic!("{two:?}") };
+        assert!(matches!(drives[..], [Drive::Local(_), Drive::Remote(_)]), "they are one pool: {drives:?}");
         let setup = Setup { devices: remote, ..Setup::default() };
         assert_eq!(Setup::from_toml(&toml::to_string(&setup).unwrap()).unwrap(), setup);
         // What is set up is written and read again.
@@ -608,7 +596,7 @@ mod test {
         let mut setup = Setup::from_toml("[device]\nkind = \"file\"\npath = \"d\"").unwrap();
         setup.relative_to(Path::new("/etc/diecut"));
         let DeviceChoice::Drives(drives) = setup.devices.choice().unwrap() else { panic!("it is a drive") };
-        assert_eq!(drives[0].path, Path::new("/etc/diecut/d"));
+        assert_eq!(drives[0].place().to_string(), "/etc/diecut/d");
         let error = setup.devices.set_profile("tiny").unwrap_err();
         assert!(error.contains("--profile") && error.contains("/etc/diecut/d"), "{error}");
         let mut usual = Devices::default();

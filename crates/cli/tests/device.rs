@@ -54,7 +54,7 @@ fn files_are_identified_and_not_written() {
         "nothing that is known, and zeros",
         "an XFS file system at byte 0",
         "swap space at byte 4086",
-        "Nothing was written. `diecut device format PATH`",
+        "Nothing was written. `diecut device format DRIVE`",
         "would be taken yes",
         "would be taken no: it holds",
     ] {

@@ -3,6 +3,7 @@
 
 mod host;
 mod served;
+mod targets;
 
 use diecut_initiator::{Command, LbaSpan};
 use diecut_testing::Random;
@@ -10,69 +11,25 @@ use diecut_testing::wait::wait_for;
 use diecut_units::Buffer;
 use host::Host;
 use host::known::{Known, LBA_BYTES, run};
-use served::{Server, assert_says, command, diecut, done, refused};
-use std::net::TcpListener;
+use served::{Server, assert_says, diecut, done, refused};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use targets::{ALLOWED, CLOSED, POOL, Target};
 use tempfile::TempDir;
 
-const POOL: &str = "nqn.2026-11.org.diecut:pool";
 const LBAS: u64 = 1024;
 
 /// A target (`a`) with a namespace, and servers that want it.
 struct Bench {
     folder: TempDir,
-    port: u16,
+    target: Target,
 }
 
 impl Bench {
     fn new() -> Bench {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        // The target comes back where it was.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let bench = Bench { folder, port };
-        let a = bench.folder_of("a");
-        let tiny =
-            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"));
-        let own = tiny.unwrap().replace("channels = 2\n", "channels = 4\n");
-        let own = own.replace("blocks_per_plane = 40\n", "blocks_per_plane = 700\n");
-        std::fs::write(a.join("small.toml"), own).unwrap();
-        let setup = r#"
-[device]
-profile = "small.toml"
-protected_memory = "64M"
-[[tenant]]
-name = "a"
-[[vssd]]
-name = "flash"
-tenant = "a"
-isolation = "channel"
-capacity = "200M"
-[[volume]]
-name = "disk"
-vssd = "flash"
-size = "120M"
-[[volume]]
-name = "little"
-vssd = "flash"
-size = "1M"
-[[volume]]
-name = "own"
-vssd = "flash"
-size = "8M"
-[[subsystem]]
-nqn = "nqn.2026-11.org.diecut:pool"
-tenant = "a"
-allow_any_host = true
-namespaces = [{ nsid = 1, volume = "disk" }, { nsid = 2, volume = "little" }]
-[[subsystem]]
-nqn = "nqn.2026-11.org.diecut:closed"
-tenant = "a"
-allowed_hosts = ["nqn.2026-11.example:somebody"]
-namespaces = [{ nsid = 1, volume = "own" }]
-"#;
-        std::fs::write(a.join("setup.toml"), setup).unwrap();
-        bench
+        let target = Target::new(folder.path().join("a"));
+        Bench { folder, target }
     }
 
     fn folder_of(&self, name: &str) -> PathBuf {
@@ -82,14 +39,12 @@ namespaces = [{ nsid = 1, volume = "own" }]
     }
 
     fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.target.address()
     }
 
     /// The target.
     fn target(&self) -> Server {
-        let mut serve = command(&self.folder_of("a"));
-        serve.args(["serve", "--listen", &self.address(), "--setup", "setup.toml", "--data", "."]);
-        Server::start_as(&self.folder_of("a"), serve)
+        self.target.start()
     }
 
     /// The folder of a server on this namespace, with what `more` adds to its device.
@@ -285,10 +240,10 @@ fn mistakes_are_named() {
     let said = refused_of("nqn", "nqn.2026-11.org.diecut:nothing", 1, "");
     assert_says(&said, &["org.diecut:nothing", "no subsystem of this NQN"]);
     assert_says(&refused_of("nsid", POOL, 9, ""), &[POOL, "no namespace 9"]);
-    let said = refused_of("host", "nqn.2026-11.org.diecut:closed", 1, "");
+    let said = refused_of("host", CLOSED, 1, "");
     assert_says(&said, &["may not use the subsystem", "host allow"]);
-    let allowed = "host_nqn = \"nqn.2026-11.example:somebody\"";
-    assert_says(&refused_of("allowed", "nqn.2026-11.org.diecut:closed", 1, allowed), &["not formatted"]);
+    let allowed = format!("host_nqn = \"{ALLOWED}\"");
+    assert_says(&refused_of("allowed", CLOSED, 1, &allowed), &["not formatted"]);
     let shards = bench.set_up("shards", POOL, 1, "");
     let said = refused(&shards, &[&serve[..], &["--shards", "2"]].concat());
     assert_says(&said, &[POOL, "one shard", "set it to 1"]);

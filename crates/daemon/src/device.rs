@@ -2,7 +2,7 @@
 
 use crate::error::ServeError;
 use crate::opened::AllOpened;
-use crate::{drive, drives, emulated, remote};
+use crate::{drive, drives, emulated};
 use diecut_api::setup::{DeviceChoice, Setup};
 use std::path::Path;
 
@@ -15,10 +15,9 @@ pub fn wanted(setup: &Setup) -> Result<DeviceChoice<'_>, ServeError> {
 pub fn check_folder(wanted: &DeviceChoice<'_>, setup: &Setup) -> Result<(), ServeError> {
     match wanted {
         DeviceChoice::Emulated(device) => emulated::check_folder(device, setup),
-        DeviceChoice::Remote(device) => drive::check_folder(&device.place(), setup),
-        DeviceChoice::Drives(drives) => drives
-            .iter()
-            .try_for_each(|wanted| drive::check_folder(&wanted.path.display().to_string(), setup)),
+        DeviceChoice::Drives(drives) => {
+            drives.iter().try_for_each(|wanted| drive::check_folder(&wanted.place().to_string(), setup))
+        }
     }
 }
 
@@ -32,6 +31,5 @@ pub fn open(
     match wanted {
         DeviceChoice::Emulated(device) => emulated::open(device, setup, file, is_profile_named),
         DeviceChoice::Drives(wanted) => drives::open(wanted, setup),
-        DeviceChoice::Remote(wanted) => remote::open(wanted, setup),
     }
 }

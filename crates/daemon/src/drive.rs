@@ -1,19 +1,143 @@
-//! Files and block devices as devices of a server: opened for it alone, told by their label, and refused by name with what to do.
+//! Drives of any kind, as those see them who make pools of them: taken for this process alone, told by their label, and refused by name with what to do.
 
-use crate::error::{ServeError, file_error, warn};
-use crate::http::DeviceTraits;
-use crate::opened::{Cut, Opened, Shown};
+use crate::carrier::Carrier;
+use crate::error::ServeError;
+use crate::local::Local;
 use crate::places;
-use diecut_api::setup::{DriveDevice as Wanted, DriveKind as WantedKind, Durability, Setup};
-use diecut_devices::local::{
-    Access, DriveKind, FoundLabel, LabelingError, LocalDevice, OtherCopy, Properties,
-};
-use diecut_devices::{Device, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Zoning};
-use diecut_reactor::{IoFile, PageCache};
-use diecut_shard::{Nonces, PoolConfig};
-use std::path::Path;
-use std::sync::Arc;
-use uuid::Uuid;
+use crate::remote::{Claim, Remote, RemoteHost};
+use diecut_api::place::Place;
+use diecut_api::setup::Setup;
+use diecut_devices::local::{self, Contents, FoundLabel, LabelPlace, LabelingError};
+use diecut_devices::{DriveMedium, DriveShape, Label, LabelError};
+use diecut_reactor::IoFile;
+use diecut_remote::ClaimKind;
+use diecut_shard::PoolConfig;
+use std::path::PathBuf;
+
+/// A drive that this process has for itself, until this is dropped.
+pub trait OwnDrive: Send {
+    /// Where it is.
+    fn place(&self) -> &Place;
+
+    /// Whether only a flush makes durable what was written. What is not said is taken for the worse.
+    fn has_volatile_cache(&self) -> bool;
+
+    /// Where its labels lie.
+    ///
+    /// # Errors
+    /// If that cannot be asked for.
+    fn label_place(&self) -> Result<Box<dyn LabelPlace + '_>, LabelingError>;
+
+    /// What lies on it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn look(&self) -> Result<Contents, LabelingError>;
+
+    /// How it is cut: into as many lanes and erase blocks of such a size as are asked for, or as suits it.
+    ///
+    /// # Errors
+    /// In words, if it cannot be cut like that.
+    fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String>;
+
+    /// Its medium.
+    ///
+    /// # Errors
+    /// Names the drive, if it is not what the shape is made for.
+    fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError>;
+
+    /// Who carries out what its medium asks for, while nobody serves it.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String>;
+
+    /// Gives it to a shard.
+    ///
+    /// # Errors
+    /// Names the drive.
+    fn hand_over(self: Box<Self>) -> Result<HandedOver, ServeError>;
+}
+
+/// How a drive is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// What was written counts as durable after a flush only. All drives of a pool are used alike, whatever they are, so that a vSSD can have parts on
+    /// any of them.
+    pub volatile_cache: bool,
+    /// It is told what holds nothing any more, if it wants to know.
+    pub discards: bool,
+}
+
+impl Usage {
+    /// By who starts no server on it: safe on any drive.
+    pub const BRIEF: Usage = Usage { volatile_cache: true, discards: false };
+}
+
+/// A drive that a shard is to have.
+pub struct HandedOver {
+    /// Where what it asks for is carried out.
+    pub io: IoFile,
+    /// What it is, for people.
+    pub what: &'static str,
+    /// The file that it lies in, if it lies in one.
+    pub file: Option<PathBuf>,
+    /// What is given up when it is served no more.
+    pub claim: Option<Claim>,
+}
+
+impl dyn OwnDrive + '_ {
+    /// Its label.
+    ///
+    /// # Errors
+    /// See [`local::read_label`].
+    pub fn label(&self) -> Result<FoundLabel, LabelingError> {
+        local::read_label(&*self.label_place()?)
+    }
+
+    /// Changes its label.
+    ///
+    /// # Errors
+    /// See [`local::change_label`].
+    pub fn change_label(&self, label: &Label) -> Result<(), LabelingError> {
+        local::change_label(&mut *self.label_place()?, label)
+    }
+
+    /// Whether it can be formatted. Nothing is written.
+    ///
+    /// # Errors
+    /// See [`local::check_format`].
+    pub fn check_format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
+        local::check_format(&*self.label_place()?, &self.look()?, label, force)
+    }
+
+    /// The first step of a format.
+    ///
+    /// # Errors
+    /// See [`local::clear`].
+    pub fn clear(&self) -> Result<(), LabelingError> {
+        local::clear(&mut *self.label_place()?, &self.look()?)
+    }
+
+    /// The last step of a format.
+    ///
+    /// # Errors
+    /// See [`local::give_label`].
+    pub fn give_label(&self, label: &Label) -> Result<(), LabelingError> {
+        local::give_label(&mut *self.label_place()?, label, || self.look())
+    }
+}
+
+/// Takes a drive for this process alone, as `host` where it is behind a network. Nothing is written to it.
+///
+/// # Errors
+/// Names the drive, what is wrong with it, and what to do.
+pub fn take(place: &Place, host: &RemoteHost) -> Result<Box<dyn OwnDrive>, ServeError> {
+    Ok(match place {
+        Place::Path(path) => Box::new(Local::take(path)?),
+        Place::Namespace(wanted) => Box::new(Remote::connect(wanted, host, ClaimKind::Own)?),
+    })
+}
 
 /// Nobody gets a drive (`shown`) in place of an image that is served from the folder.
 pub fn check_folder(shown: &str, setup: &Setup) -> Result<(), ServeError> {
@@ -30,192 +154,19 @@ pub fn check_folder(shown: &str, setup: &Setup) -> Result<(), ServeError> {
     )))
 }
 
-/// How bytes go to a drive.
-pub fn page_cache(properties: &Properties) -> PageCache {
-    if properties.takes_direct { PageCache::Bypassed } else { PageCache::Used }
-}
-
-/// Whether only a flush makes durable what was written. What the kernel does not say is taken for the worse.
-pub fn has_volatile_cache(properties: &Properties) -> bool {
-    !properties.takes_direct || properties.has_volatile_cache != Some(false)
-}
-
-/// The medium of a drive. `discards` says whether the drive is told what holds nothing any more, where it wants to know.
-///
-/// # Errors
-/// Names the drive, if its zones cannot be asked for or are not those that the shape is made for.
-pub fn medium(shape: DriveShape, local: &LocalDevice, discards: bool) -> Result<DriveMedium, ServeError> {
-    let (path, properties) = (local.path(), local.properties());
-    let Some(cut) = shape.zones else {
-        let can_discard = discards && properties.takes_discard == Some(true);
-        return Ok(DriveMedium::new(shape, has_volatile_cache(properties), can_discard));
-    };
-    let zoning = local.zoning().map_err(file_error(path, "does not tell of its zones"))?;
-    let fits = |zoning: &Zoning| {
-        zoning.zone_size_bytes == cut.zone_size_bytes
-            && zoning.shape(Some(shape.lanes)).is_ok_and(|planned| planned == shape)
-    };
-    let Some(zoning) = zoning.filter(fits) else {
-        return Err(ServeError::Setup(format!(
-            "{}: its label is of a drive with other zones: it is a copy, or was changed to another format; name the drive itself",
-            path.display()
-        )));
-    };
-    let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
-    let system_blocks = u32::try_from(system.0 + system.1).unwrap_or(u32::MAX);
-    Ok(DriveMedium::zoned(shape, has_volatile_cache(properties), &zoning, system_blocks))
-}
-
 /// Of each lane: the first erase block of catalog and block states, and how many there are.
 pub fn system_area(config: &PoolConfig) -> (u64, u64) {
     (0, u64::from(config.catalog_blocks_per_die) + u64::from(config.state_log_blocks_per_die))
 }
 
-/// A drive that this process has for itself, and what its label says.
-pub struct Held {
-    pub local: LocalDevice,
-    pub label: Label,
-    other_copy: OtherCopy,
-}
-
-impl Held {
-    /// Takes a drive for this process alone. Nothing is written to it.
-    ///
-    /// # Errors
-    /// Names the drive, what is wrong with it, and what to do.
-    pub fn take(wanted: &Wanted) -> Result<Held, ServeError> {
-        let local = LocalDevice::open(&wanted.path, Access::Own)?;
-        check_kind(wanted, local.properties())?;
-        Held::of(local)
-    }
-
-    /// Takes a drive of any kind.
-    ///
-    /// # Errors
-    /// As [`Held::take`].
-    pub fn take_path(path: &Path) -> Result<Held, ServeError> {
-        Held::of(LocalDevice::open(path, Access::Own)?)
-    }
-
-    fn of(local: LocalDevice) -> Result<Held, ServeError> {
-        let path = local.path();
-        check_properties(path, local.properties())?;
-        let holds = || local.contents().map(|contents| contents.words()).unwrap_or_default();
-        let named = path.display().to_string();
-        let found = local.label().map_err(|error| unlabelled((&named, &named), &holds, &error))?;
-        let FoundLabel { label, other, .. } = found;
-        check_system_area(path, &label)?;
-        Ok(Held { local, label, other_copy: other })
-    }
-
-    /// Writes a copy of its label again that a cut left behind.
-    ///
-    /// # Errors
-    /// Names the drive.
-    pub fn mend_label(&mut self) -> Result<(), ServeError> {
-        if self.other_copy == OtherCopy::Same {
-            return Ok(());
-        }
-        let path = self.local.path().display();
-        warn(&format!("{path}: one copy of its label is not as the other one; it is written again"));
-        self.label.number += 1;
-        self.local.change_label(&self.label).map_err(|error| ServeError::Setup(format!("{path}: {error}")))
-    }
-
-    /// Has its label list these devices.
-    ///
-    /// # Errors
-    /// Names the drive.
-    pub fn list_devices(&mut self, devices: &[LabelDevice]) -> Result<(), ServeError> {
-        if self.label.devices == devices {
-            return Ok(());
-        }
-        self.label.number += 1;
-        self.label.devices = devices.to_vec();
-        let path = self.local.path().display();
-        self.local.change_label(&self.label).map_err(|error| ServeError::Setup(format!("{path}: {error}")))
-    }
-
-    /// The medium of the drive, and what its label says of a pool there.
-    ///
-    /// # Errors
-    /// As [`medium`].
-    pub fn medium(&self) -> Result<(DriveMedium, PoolConfig), ServeError> {
-        let medium = medium(self.label.shape, &self.local, false)?;
-        let nonces = Some(Nonces::new(self.label.secret, self.label.device));
-        Ok((medium, PoolConfig { nonces, ..PoolConfig::suited_to(&self.label.shape.geometry()) }))
-    }
-
-    /// UUID of the device.
-    pub fn device(&self) -> Uuid {
-        Uuid::from_bytes(self.label.device)
-    }
-
-    /// Opens it as a device.
-    ///
-    /// # Errors
-    /// Names the drive.
-    pub fn open(self, wanted: &Wanted) -> Result<Opened, ServeError> {
-        let Held { local, label, .. } = self;
-        let (path, properties) = (&wanted.path, local.properties());
-        let failed = file_error(path, "cannot be opened once more");
-        // The lock goes with the file, which the ring keeps.
-        let file = Arc::new(local.file().try_clone().map_err(failed)?);
-        let is_file = properties.kind == DriveKind::File;
-        let shown = Shown {
-            name: wanted.shown_name(),
-            place: path.display().to_string(),
-            what: if is_file { "a file" } else { "a block device" },
-            file: is_file.then(|| path.clone()),
-        };
-        let nonces = Some(Nonces::new(label.secret, label.device));
-        Ok(Opened {
-            shown,
-            cut: Cut { geometry: label.shape.geometry(), nonces, endurance_cycles: None },
-            traits: DeviceTraits {
-                pacing: None,
-                durability: Some(Durability::Machine),
-                volatile_cache: Some(has_volatile_cache(properties)),
-            },
-            io: Some(IoFile::Ring(file, page_cache(properties))),
-            device: Device::Drive(medium(label.shape, &local, wanted.is_told_of_discards())?),
-        })
-    }
-}
-
-fn check_kind(wanted: &Wanted, properties: &Properties) -> Result<(), ServeError> {
-    let (is, word) = match properties.kind {
-        DriveKind::File => (WantedKind::File, "file"),
-        DriveKind::Block | DriveKind::Partition => (WantedKind::Block, "block"),
-    };
-    if is == wanted.kind {
-        return Ok(());
-    }
-    let name = wanted.path.display();
-    Err(ServeError::Setup(format!("{name} is of another kind than the set-up says: write kind = \"{word}\"")))
-}
-
-/// Whether a drive is of a kind that can be a device.
-pub fn check_properties(path: &Path, properties: &Properties) -> Result<(), ServeError> {
-    let against = properties.against();
-    if against.is_empty() {
-        return Ok(());
-    }
-    let name = path.display();
-    Err(ServeError::Setup(format!("{name} cannot be a device: {}; use another one", against.join("; "))))
-}
-
-/// What is said of a drive without a label to go by: its name, what `diecut device format` is told to have it, and what else lies there.
-pub fn unlabelled(
-    (path, typed): (&str, &str),
-    holds: &dyn Fn() -> Vec<String>,
-    error: &LabelingError,
-) -> ServeError {
+/// What is said of a drive without a label to go by, and what else lies there.
+pub fn unlabelled(drive: &dyn OwnDrive, error: &LabelingError) -> ServeError {
+    let (path, typed) = (drive.place(), drive.place().typed());
     let anew =
         format!("`diecut device format --force {typed}` makes a new device of it, and what it held is lost");
     let advice = match error {
         LabelingError::Label(LabelError::Missing) => {
-            let holds = holds();
+            let holds = drive.look().map(|contents| contents.words()).unwrap_or_default();
             return ServeError::Setup(match holds.is_empty() {
                 true => format!(
                     "{path} is not formatted: no label of diecut is on it. `diecut device format {typed}` makes it a device"
@@ -243,14 +194,13 @@ pub fn unlabelled(
 ///
 /// # Errors
 /// Names the drive.
-pub fn check_system_area(path: &Path, label: &Label) -> Result<(), ServeError> {
+pub fn check_system_area(place: &Place, label: &Label) -> Result<(), ServeError> {
     let wanted = system_area(&PoolConfig::suited_to(&label.shape.geometry()));
     if label.system == wanted {
         return Ok(());
     }
-    let name = path.display();
     Err(ServeError::Setup(format!(
-        "{name}: its catalog and its block states do not lie where this version has them (erase blocks {:?} of each lane, not {wanted:?}): start \
+        "{place}: its catalog and its block states do not lie where this version has them (erase blocks {:?} of each lane, not {wanted:?}): start \
          the version that formatted it",
         label.system
     )))

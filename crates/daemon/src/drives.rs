@@ -1,33 +1,39 @@
 //! The drives of a server: one pool, found by their labels. Those that are not there are named, and the rest is served if it is more than half.
 
-use crate::drive::Held;
+use crate::drive::Usage;
 use crate::error::{ServeError, warn};
 use crate::folder::Unfinished;
+use crate::held::Held;
 use crate::opened::{Age, AllOpened, Mark, News};
 use crate::places;
-use diecut_api::setup::{DriveDevice as Wanted, Setup};
+use crate::remote::RemoteHost;
+use diecut_api::place::Drive;
+use diecut_api::setup::Setup;
 use diecut_api::status::MissingDevice;
 use diecut_devices::{LabelDevice, Membership, PoolError, open_pool};
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use uuid::Uuid;
 
 /// Opens the drives for this process alone.
 ///
 /// # Errors
 /// Names the drive, what is wrong with it, and what to do.
-pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> {
-    if setup.server.shards != 1 && wanted.len() > 1 {
+pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError> {
+    let is_divided = matches!(wanted, [Drive::Local(_)]);
+    if setup.server.shards != 1 && !is_divided {
         let names: Vec<String> = wanted.iter().map(|one| one.shown_name()).collect();
         return Err(ServeError::Setup(format!(
-            "{} are served by one shard, but server.shards = {}: set it to 1 (several shards divide a single drive)",
+            "{} {} served by one shard, but server.shards = {}: set it to 1 (several shards divide a single drive of this machine)",
             names.join(", "),
+            if names.len() == 1 { "is" } else { "are" },
             setup.server.shards
         )));
     }
     let mut missing = Vec::new();
-    let mut held: Vec<(&Wanted, Held)> = Vec::new();
-    for &one in wanted {
-        match Held::take(one) {
+    let mut held: Vec<(Drive<'_>, Held)> = Vec::new();
+    for (&one, taken) in wanted.iter().zip(take_all(wanted, setup)?) {
+        match taken {
             Ok(drive) => held.push((one, drive)),
             // Nothing could be served without the only one.
             Err(error) if wanted.len() == 1 => return Err(error),
@@ -52,11 +58,11 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
         let reason = match is_new(&at) {
             _ if removed.contains(&at) => format!(
                 "it was taken out of the pool: take it out of the set-up, or make another device of it (`diecut device format {}`)",
-                one.path.display()
+                one.place().typed()
             ),
             true => format!(
                 "it was being added to the pool, which was cut short: stop the server, and `diecut device add {} --to ...` again",
-                one.path.display()
+                one.place().typed()
             ),
             false => "its label is of an older view of the pool: it missed changes".to_owned(),
         };
@@ -76,9 +82,11 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
     let mark = Some(Mark { path: places::drives_made(setup), text });
     let mut devices = Vec::new();
     finish_joins(&mut held, &opening.devices)?;
+    // What is not there may have a cache, too.
+    let volatile_cache = absent > 0 || held.iter().any(|(_, held)| held.drive.has_volatile_cache());
     for (one, mut drive) in held {
         drive.mend_label()?;
-        devices.push(drive.open(one)?);
+        devices.push(drive.open(one, Usage { volatile_cache, discards: one.is_told_of_discards() })?);
     }
     let made = [Unfinished::none(), Unfinished::none()];
     let news = News { age, made, mark, differences: Vec::new() };
@@ -90,6 +98,19 @@ pub fn open(wanted: &[&Wanted], setup: &Setup) -> Result<AllOpened, ServeError> 
         recipe: None,
         news,
     })
+}
+
+/// Takes each of them, all at the same time: a target that is away is waited for.
+fn take_all(wanted: &[Drive<'_>], setup: &Setup) -> Result<Vec<Result<Held, ServeError>>, ServeError> {
+    let is_remote = wanted.iter().any(|one| matches!(one, Drive::Remote(_)));
+    let host = if is_remote { RemoteHost::of_folder(setup)? } else { RemoteHost::new()? };
+    Ok(std::thread::scope(|scope| {
+        let take = |one: Drive<'_>| Held::take_wanted(one, &host);
+        let threads: Vec<_> = wanted.iter().map(|one| scope.spawn(move || take(*one))).collect();
+        let taken =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        taken.collect()
+    }))
 }
 
 /// Devices of the pool that are not there, as far as they are none of those that the set-up names.
@@ -122,18 +143,18 @@ fn unnamed(
 }
 
 /// A device that joined is there, whatever labels say that a cut left behind (R13): its own is the last one.
-fn finish_joins(held: &mut [(&Wanted, Held)], devices: &[LabelDevice]) -> Result<(), ServeError> {
+fn finish_joins(held: &mut [(Drive<'_>, Held)], devices: &[LabelDevice]) -> Result<(), ServeError> {
     let joins = |drive: &Held| drive.label.own_membership() == Some(Membership::Joining);
     let (others, joined): (Vec<_>, Vec<_>) = held.iter_mut().partition(|(_, drive)| !joins(drive));
     others.into_iter().chain(joined).try_for_each(|(_, drive)| drive.list_devices(devices))
 }
 
-fn not_there(wanted: &Wanted, reason: String) -> MissingDevice {
-    MissingDevice { name: wanted.shown_name(), path: Some(wanted.path.display().to_string()), reason }
+fn not_there(wanted: Drive<'_>, reason: String) -> MissingDevice {
+    MissingDevice { name: wanted.shown_name(), path: Some(wanted.place().to_string()), reason }
 }
 
 /// Drives of two pools are a slip of whoever wrote the set-up.
-fn check_one_pool(held: &[(&Wanted, Held)]) -> Result<(), ServeError> {
+fn check_one_pool(held: &[(Drive<'_>, Held)]) -> Result<(), ServeError> {
     let Some(((first, one), rest)) = held.split_first() else { return Ok(()) };
     let Some((other, of_other)) = rest.iter().find(|(_, drive)| drive.label.server != one.label.server)
     else {
@@ -143,9 +164,9 @@ fn check_one_pool(held: &[(&Wanted, Held)]) -> Result<(), ServeError> {
     Err(ServeError::Setup(format!(
         "{} belongs to the pool {} and {} to the pool {}: a server has one. Start one for each, or format them together (`diecut device format \
          PATH PATH`), which loses what they hold",
-        first.path.display(),
+        first.place(),
         pool(one),
-        other.path.display(),
+        other.place(),
         pool(of_other)
     )))
 }
@@ -153,7 +174,7 @@ fn check_one_pool(held: &[(&Wanted, Held)]) -> Result<(), ServeError> {
 /// Why labels make no pool.
 fn refused(
     error: &PoolError,
-    held: &[(&Wanted, Held)],
+    held: &[(Drive<'_>, Held)],
     known: &BTreeMap<Uuid, String>,
     missing: &[MissingDevice],
 ) -> ServeError {
@@ -163,7 +184,7 @@ fn refused(
         PoolError::Twice(device) => {
             let device = Uuid::from_bytes(*device);
             let copies = held.iter().filter(|(_, drive)| drive.device() == device);
-            let paths: Vec<String> = copies.map(|(one, _)| one.path.display().to_string()).collect();
+            let paths: Vec<String> = copies.map(|(one, _)| one.place().to_string()).collect();
             format!(
                 "{} have the label of one device: one is a copy of the other; take one of them away",
                 paths.join(" and ")
@@ -196,27 +217,25 @@ fn known(setup: &Setup) -> BTreeMap<Uuid, String> {
 }
 
 /// What the data folder keeps of them: those that were there before stay known.
-fn served_lines(held: &[(&Wanted, Held)], known: &BTreeMap<Uuid, String>) -> String {
+fn served_lines(held: &[(Drive<'_>, Held)], known: &BTreeMap<Uuid, String>) -> String {
     let mut lines = known.clone();
-    lines.extend(held.iter().map(|(one, drive)| (drive.device(), one.path.display().to_string())));
+    lines.extend(held.iter().map(|(one, drive)| (drive.device(), one.place().to_string())));
     lines.into_iter().map(|(device, path)| format!("{device} {path}\n")).collect()
 }
 
 /// Whether they are the drives that were served from the data folder.
-fn age(setup: &Setup, held: &[(&Wanted, Held)], known: &BTreeMap<Uuid, String>) -> Result<Age, ServeError> {
+fn age(setup: &Setup, held: &[(Drive<'_>, Held)], known: &BTreeMap<Uuid, String>) -> Result<Age, ServeError> {
     if known.is_empty() {
         return Ok(Age::Unserved);
     }
     if held.iter().any(|(_, drive)| known.contains_key(&drive.device())) {
         return Ok(Age::Served);
     }
-    let there: Vec<String> = held
-        .iter()
-        .map(|(one, drive)| format!("{} is the device {}", one.path.display(), drive.device()))
-        .collect();
+    let there: Vec<String> =
+        held.iter().map(|(one, drive)| format!("{} is the device {}", one.place(), drive.device())).collect();
     let others: Vec<String> = known.iter().map(|(device, path)| format!("{device} {path}")).collect();
     Err(ServeError::Setup(format!(
-        "{}, and this data folder is that of another one ({}): hosts would not find what is there. Name the path of that \
+        "{}, and this data folder is that of another one ({}): hosts would not find what is there. Name that \
          one, or another data folder (--data), or remove {}",
         there.join(", "),
         others.join(", "),

@@ -153,6 +153,7 @@ pub fn open(
         cut,
         traits,
         io: device.sync_file().map(IoFile::Synced),
+        claim: None,
         device,
     };
     let news = News { age, made, mark, differences };

@@ -3,6 +3,7 @@
 use crate::error::warn;
 use crate::folder::Unfinished;
 use crate::http::DeviceTraits;
+use crate::remote::Claim;
 use diecut_api::difference::Difference;
 use diecut_api::status::MissingDevice;
 use diecut_devices::{Device, Options};
@@ -80,6 +81,8 @@ pub struct Opened {
     pub traits: DeviceTraits,
     /// Where what it asks for is carried out, if it asks for anything.
     pub io: Option<IoFile>,
+    /// Given up when it is served no more.
+    pub claim: Option<Claim>,
 }
 
 /// All devices of a server, in the order of its set-up.

@@ -28,8 +28,7 @@ impl Recording {
     pub(crate) fn create(&self, setup: &Setup) -> Result<std::fs::File, ServeError> {
         let image = places::image(setup);
         match device::wanted(setup)? {
-            DeviceChoice::Drives(drives) => return Err(no_recording(&drives[0].path.display().to_string())),
-            DeviceChoice::Remote(remote) => return Err(no_recording(&remote.place())),
+            DeviceChoice::Drives(drives) => return Err(no_recording(&drives[0].place().to_string())),
             DeviceChoice::Emulated(wanted) if wanted.backing == Backing::File && image.exists() => {
                 return Err(ServeError::Setup(format!(
                     "a recording begins with a new device, but there is one already: {}; name another data folder (--data)",

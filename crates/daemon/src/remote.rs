@@ -1,26 +1,21 @@
-//! Namespaces of NVMe/TCP targets as devices of a server: claimed for it alone, told by their label, and refused by name with what to do.
+//! Namespaces of NVMe/TCP targets as drives: claimed for this process alone, and given up when it has no more use for them.
 
 use crate::addresses::resolve;
-use crate::drive::{check_system_area, unlabelled};
-use crate::error::{ServeError, file_error, warn};
-use crate::folder::Unfinished;
-use crate::http::DeviceTraits;
-use crate::opened::{Age, AllOpened, Cut, Mark, News, Opened, Shown};
+use crate::carrier::Carrier;
+use crate::drive::{HandedOver, OwnDrive, Usage};
+use crate::error::{ServeError, file_error};
 use crate::places;
 use crate::shards::{random_bytes, random_uuid};
-use diecut_api::setup::{Durability, RemoteDevice, Setup};
-use diecut_devices::local::{
-    Contents, FoundLabel, LabelPlace, LabelingError, OtherCopy, Source, change_label, read_label,
-};
-use diecut_devices::{Device, DriveMedium, DriveShape, Label};
+use diecut_api::place::Place;
+use diecut_api::setup::{RemoteDevice, Setup};
+use diecut_devices::local::{Contents, FoundLabel, LabelPlace, LabelingError, Source, read_label};
+use diecut_devices::{DriveMedium, DriveShape};
 use diecut_nvme::QualifiedName;
 use diecut_reactor::{IoFile, RemoteClient, RemoteTarget};
 use diecut_remote::{ClaimKind, RemoteError, RemoteFacts, RemoteParameters};
-use diecut_shard::Nonces;
 use diecut_units::Span;
 use std::cell::RefCell;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -36,48 +31,48 @@ const RELEASE_PATIENCE: Span = Span::from_secs(2);
 const PATIENCE_MS: u64 = 20_000;
 
 /// This server, or this command, as a host of targets.
-#[derive(Clone, Debug)]
-pub struct RemoteHost {
-    nqn: QualifiedName,
-    server: u32,
-    life: u64,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteHost(Uuid);
 
 impl RemoteHost {
-    /// A host that was not there before, with this NQN if one is given.
+    /// A host that was not there before.
     ///
     /// # Errors
-    /// If the NQN cannot be one.
-    pub fn new(nqn: Option<&str>) -> Result<RemoteHost, ServeError> {
-        RemoteHost::of(Uuid::from_bytes(random_uuid()?), nqn)
-    }
-
-    fn of(uuid: Uuid, nqn: Option<&str>) -> Result<RemoteHost, ServeError> {
-        let own = format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
-        let server = u32::from_be_bytes([0, 1, 2, 3].map(|at| uuid.as_bytes()[at])).max(1);
-        let life = u64::from_le_bytes(random_bytes()?);
-        Ok(RemoteHost { nqn: name("host_nqn", nqn.unwrap_or(&own))?, server, life })
+    /// If there are no random numbers.
+    pub fn new() -> Result<RemoteHost, ServeError> {
+        Ok(RemoteHost(Uuid::from_bytes(random_uuid()?)))
     }
 
     /// That of a data folder, which is made with the first device of this kind.
-    fn of_folder(setup: &Setup, nqn: Option<&str>) -> Result<RemoteHost, ServeError> {
+    ///
+    /// # Errors
+    /// Names the file that says which it is.
+    pub fn of_folder(setup: &Setup) -> Result<RemoteHost, ServeError> {
         let path = places::remote_host(setup);
-        let uuid = match std::fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse::<Uuid>().map_err(|_| {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map(RemoteHost).map_err(|_| {
                 ServeError::Setup(format!(
                     "{} does not hold the UUID that this server goes by at targets; put the file back, or remove it and free the namespace with \
                      `diecut device release`",
                     path.display()
                 ))
-            })?,
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let uuid = Uuid::from_bytes(random_uuid()?);
-                std::fs::write(&path, format!("{uuid}\n")).map_err(file_error(&path, "cannot be made"))?;
-                uuid
+                let host = RemoteHost::new()?;
+                std::fs::write(&path, format!("{}\n", host.0)).map_err(file_error(&path, "cannot be made"))?;
+                Ok(host)
             }
-            Err(error) => return Err(file_error(&path, "cannot be read")(error)),
-        };
-        RemoteHost::of(uuid, nqn)
+            Err(error) => Err(file_error(&path, "cannot be read")(error)),
+        }
+    }
+
+    /// The upper half of its keys.
+    fn server(&self) -> u32 {
+        u32::from_be_bytes([0, 1, 2, 3].map(|at| self.0.as_bytes()[at])).max(1)
+    }
+
+    fn nqn(&self) -> String {
+        format!("nqn.2014-08.org.nvmexpress:uuid:{}", self.0)
     }
 }
 
@@ -85,13 +80,18 @@ fn name(key: &str, text: &str) -> Result<QualifiedName, ServeError> {
     QualifiedName::new(text).map_err(|error| ServeError::Setup(format!("{key} = \"{text}\": {error}")))
 }
 
-fn target(wanted: &RemoteDevice, host: RemoteHost, kind: ClaimKind) -> Result<RemoteTarget, ServeError> {
+/// What tells one connection of this host from others, also to other namespaces.
+fn new_life() -> Result<u64, ServeError> {
+    Ok(u64::from_le_bytes(random_bytes()?))
+}
+
+fn target(wanted: &RemoteDevice, host: &RemoteHost, kind: ClaimKind) -> Result<RemoteTarget, ServeError> {
     Ok(RemoteTarget {
         addresses: resolve("address", std::slice::from_ref(&wanted.address))?,
         parameters: RemoteParameters {
-            host: host.nqn,
-            server: host.server,
-            life: host.life,
+            host: name("host_nqn", wanted.host_nqn.as_ref().unwrap_or(&host.nqn()))?,
+            server: host.server(),
+            life: new_life()?,
             subsystem: name("subsystem", &wanted.subsystem)?,
             nsid: wanted.nsid,
             kind,
@@ -106,12 +106,13 @@ fn target(wanted: &RemoteDevice, host: RemoteHost, kind: ClaimKind) -> Result<Re
     })
 }
 
-/// A namespace that was connected to.
+/// A namespace that was connected to. What it claims is given up when this is dropped, unless it is handed over.
 pub struct Remote {
-    place: String,
-    nsid: u32,
+    place: Place,
+    target: RemoteTarget,
     client: RefCell<RemoteClient>,
     facts: RemoteFacts,
+    is_claimed: bool,
 }
 
 impl Remote {
@@ -119,16 +120,12 @@ impl Remote {
     ///
     /// # Errors
     /// Names the namespace, why it cannot be had, and what to do.
-    pub fn connect(wanted: &RemoteDevice, host: RemoteHost, kind: ClaimKind) -> Result<Remote, ServeError> {
-        Remote::reach(wanted, target(wanted, host, kind)?)
-    }
-
-    fn reach(wanted: &RemoteDevice, target: RemoteTarget) -> Result<Remote, ServeError> {
-        let place = wanted.place();
-        let client = RemoteClient::connect(target);
-        let client = client.map_err(|error| ServeError::Setup(format!("{place}: {error}")))?;
+    pub fn connect(wanted: &RemoteDevice, host: &RemoteHost, kind: ClaimKind) -> Result<Remote, ServeError> {
+        let target = target(wanted, host, kind)?;
+        let client = connected(&wanted.place(), &target)?;
         let facts = client.facts().clone();
-        Ok(Remote { place, nsid: wanted.nsid, client: RefCell::new(client), facts })
+        let (place, client) = (Place::Namespace(wanted.clone()), RefCell::new(client));
+        Ok(Remote { place, target, client, facts, is_claimed: kind != ClaimKind::Look })
     }
 
     /// What it is.
@@ -143,7 +140,7 @@ impl Remote {
 
     /// What speaks against it, where it is only looked at.
     pub fn refusals(&self) -> Vec<String> {
-        let nsid = self.nsid;
+        let nsid = self.target.parameters.nsid;
         let protected = self.facts.is_write_protected.then_some(RemoteError::WriteProtected(nsid));
         let reservations = (!self.facts.takes_reservations).then_some(RemoteError::NoReservations(nsid));
         protected.into_iter().chain(reservations).map(|error| error.to_string()).collect()
@@ -162,22 +159,17 @@ impl Remote {
         read_label(&self)
     }
 
-    /// The medium on it.
-    pub fn medium(&self, shape: DriveShape) -> DriveMedium {
-        DriveMedium::new(shape, self.facts.has_volatile_cache, self.facts.takes_discard)
-    }
-
-    /// Its connection.
-    pub(crate) fn client(&self) -> &RefCell<RemoteClient> {
-        &self.client
-    }
-
     /// Gives it up, so that others may have it.
     ///
     /// # Errors
     /// If the target did not hear of it.
-    pub fn release(self) -> Result<(), ServeError> {
-        let released = self.client.into_inner().release();
+    pub fn release(mut self) -> Result<(), ServeError> {
+        self.give_up()
+    }
+
+    fn give_up(&mut self) -> Result<(), ServeError> {
+        self.is_claimed = false;
+        let released = self.client.borrow_mut().release();
         released.map_err(|error| ServeError::Setup(format!("{}: {error}", self.place)))
     }
 
@@ -193,6 +185,87 @@ impl Remote {
         self.client.borrow_mut().read(begin, &mut whole)?;
         into.copy_from_slice(&whole[(offset - begin) as usize..][..into.len()]);
         Ok(())
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if self.is_claimed
+            && let Err(error) = self.give_up()
+        {
+            kept(&error);
+        }
+    }
+}
+
+/// Says that a target was not told.
+fn kept(error: &ServeError) {
+    tracing::warn!(
+        "the target still keeps its namespace for this server ({error}); a server with another data folder is refused there, until `diecut device \
+         release` frees it"
+    );
+}
+
+fn connected(place: &str, target: &RemoteTarget) -> Result<RemoteClient, ServeError> {
+    let client = RemoteClient::connect(target.clone());
+    client.map_err(|error| ServeError::Setup(format!("{place}: {error}")))
+}
+
+impl OwnDrive for Remote {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn has_volatile_cache(&self) -> bool {
+        self.facts.has_volatile_cache
+    }
+
+    fn label_place(&self) -> Result<Box<dyn LabelPlace + '_>, LabelingError> {
+        Ok(Box::new(self))
+    }
+
+    fn look(&self) -> Result<Contents, LabelingError> {
+        Ok(self.contents())
+    }
+
+    fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
+        let size_bytes = self.facts.size_bytes;
+        let shape = match lanes {
+            Some(lanes) => DriveShape::plan(size_bytes, lanes, block_size_bytes),
+            None => DriveShape::suggest(size_bytes, block_size_bytes),
+        };
+        shape.map_err(|error| error.to_string())
+    }
+
+    fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {
+        if shape.zones.is_some() {
+            return Err(ServeError::Setup(format!(
+                "{}: its label is of a zoned drive, and it is none: name the drive itself",
+                self.place
+            )));
+        }
+        let can_discard = usage.discards && self.facts.takes_discard;
+        Ok(DriveMedium::new(shape, usage.volatile_cache, can_discard))
+    }
+
+    fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String> {
+        Ok(Box::new(&self.client))
+    }
+
+    fn hand_over(mut self: Box<Self>) -> Result<HandedOver, ServeError> {
+        // The shard's connection goes on where this one ends: what is claimed stays claimed.
+        let mut target = self.target.clone();
+        target.parameters.life = new_life()?;
+        target.parameters.known = Some(self.facts.clone());
+        target.parameters.patience = None;
+        self.is_claimed = false;
+        let claim = Claim { place: self.place.to_string(), target: target.clone() };
+        Ok(HandedOver {
+            io: IoFile::Remote(Arc::new(target)),
+            what: "a namespace of a target",
+            file: None,
+            claim: Some(claim),
+        })
     }
 }
 
@@ -224,127 +297,41 @@ impl Source for &Remote {
     }
 }
 
-/// What `diecut device format` is told to have this namespace.
-fn typed(wanted: &RemoteDevice) -> String {
-    format!("--address {} --subsystem {} --nsid {}", wanted.address, wanted.subsystem, wanted.nsid)
+/// A namespace that this server serves. It is given up when this is dropped, so that others may have it.
+pub struct Claim {
+    place: String,
+    target: RemoteTarget,
 }
 
-/// Opens a namespace for this server alone.
-///
-/// # Errors
-/// Names the namespace, what is wrong with it, and what to do.
-pub fn open(wanted: &RemoteDevice, setup: &Setup) -> Result<AllOpened, ServeError> {
-    let place = wanted.place();
-    if setup.server.shards != 1 {
-        return Err(ServeError::Setup(format!(
-            "{place} is served by one shard, but server.shards = {}: set it to 1",
-            setup.server.shards
-        )));
-    }
-    let host = RemoteHost::of_folder(setup, wanted.host_nqn.as_deref())?;
-    let mut target = target(wanted, host, ClaimKind::Own)?;
-    let remote = Remote::reach(wanted, target.clone())?;
-    let checked = check(wanted, setup, &remote);
-    let (label, age) = match checked {
-        Ok(checked) => checked,
-        Err(error) => {
-            // Whoever has a use for it shall not find it taken.
-            let _ = remote.release();
-            return Err(error);
-        }
-    };
-    let facts = remote.facts().clone();
-    let (medium, device) = (remote.medium(label.shape), Uuid::from_bytes(label.device));
-    // The shard's connection goes on where this one ends: what is claimed stays claimed.
-    target.parameters.life = u64::from_le_bytes(random_bytes()?);
-    target.parameters.known = Some(facts.clone());
-    target.parameters.patience = None;
-    let opened = Opened {
-        shown: Shown {
-            name: wanted.shown_name(),
-            place: place.clone(),
-            what: "a namespace of a target",
-            file: None,
-        },
-        cut: Cut {
-            geometry: label.shape.geometry(),
-            nonces: Some(Nonces::new(label.secret, label.device)),
-            endurance_cycles: None,
-        },
-        traits: DeviceTraits {
-            pacing: None,
-            durability: Some(Durability::Machine),
-            volatile_cache: Some(facts.has_volatile_cache),
-        },
-        io: Some(IoFile::Remote(Arc::new(target))),
-        device: Device::Drive(medium),
-    };
-    let mark = Some(Mark { path: places::drives_made(setup), text: format!("{device} {place}\n") });
-    let made = [Unfinished::none(), Unfinished::none()];
-    Ok(AllOpened {
-        devices: vec![opened],
-        missing: Vec::new(),
-        missing_count: 0,
-        removed: Vec::new(),
-        recipe: None,
-        news: News { age, made, mark, differences: Vec::new() },
-    })
-}
-
-/// Its label, and whether it was served from the data folder. A copy of the label that a cut left behind is written again.
-fn check(wanted: &RemoteDevice, setup: &Setup, remote: &Remote) -> Result<(Label, Age), ServeError> {
-    let place = wanted.place();
-    let holds = || remote.contents().words();
-    let found = remote.label().map_err(|error| unlabelled((&place, &typed(wanted)), &holds, &error))?;
-    let FoundLabel { mut label, other, .. } = found;
-    check_system_area(Path::new(&place), &label)?;
-    if label.devices.len() != 1 {
-        return Err(ServeError::Setup(format!(
-            "{place} belongs to a pool of {} devices, and a namespace of a target is alone in a server; use what these were formatted by",
-            label.devices.len()
-        )));
-    }
-    let age = age(setup, Uuid::from_bytes(label.device), &place)?;
-    if other != OtherCopy::Same {
-        warn(&format!("{place}: one copy of its label is not as the other one; it is written again"));
-        label.number += 1;
-        let changed = change_label(&mut &*remote, &label);
-        changed.map_err(|error| ServeError::Setup(format!("{place}: {error}")))?;
-    }
-    Ok((label, age))
-}
-
-/// Whether it is the device that was served from the data folder.
-fn age(setup: &Setup, device: Uuid, place: &str) -> Result<Age, ServeError> {
-    let made = places::drives_made(setup);
-    let text = std::fs::read_to_string(&made).unwrap_or_default();
-    if text.trim().is_empty() {
-        return Ok(Age::Unserved);
-    }
-    if text.lines().any(|line| line.split(' ').next() == Some(device.to_string().as_str())) {
-        return Ok(Age::Served);
-    }
-    Err(ServeError::Setup(format!(
-        "{place} is the device {device}, and this data folder is that of another one ({}): hosts would not find what is there. Name that one, or \
-         another data folder (--data), or remove {}",
-        text.trim(),
-        made.display()
-    )))
-}
-
-/// Gives up a namespace that this server served and serves no more, so that others may have it.
-pub fn let_go(wanted: &RemoteDevice, setup: &Setup) {
-    let released = || {
-        let host = RemoteHost::of_folder(setup, wanted.host_nqn.as_deref())?;
-        let mut target = target(wanted, host, ClaimKind::Own)?;
+impl Claim {
+    fn give_up(&self) -> Result<(), ServeError> {
+        let mut target = self.target.clone();
+        target.parameters.life = new_life()?;
         target.parameters.patience = Some(RELEASE_PATIENCE);
-        Remote::reach(wanted, target)?.release()
-    };
-    if let Err(error) = released() {
-        tracing::warn!(
-            "the target still keeps its namespace for this server ({error}); a server with another data folder is refused there, until `diecut device \
-             release` frees it"
-        );
+        let released = connected(&self.place, &target)?.release();
+        released.map_err(|error| ServeError::Setup(format!("{}: {error}", self.place)))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_up() {
+            kept(&error);
+        }
+    }
+}
+
+/// Claims that are given up at the same time: a target that is away is waited for.
+#[derive(Default)]
+pub struct Claims(pub Vec<Claim>);
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        std::thread::scope(|scope| {
+            for claim in self.0.drain(..) {
+                scope.spawn(move || drop(claim));
+            }
+        });
     }
 }
 
@@ -353,6 +340,5 @@ pub fn let_go(wanted: &RemoteDevice, setup: &Setup) {
 /// # Errors
 /// Names the namespace, and why it cannot be had.
 pub fn release(wanted: &RemoteDevice) -> Result<(), ServeError> {
-    let host = RemoteHost::new(wanted.host_nqn.as_deref())?;
-    Remote::connect(wanted, host, ClaimKind::TakeOver)?.release()
+    Remote::connect(wanted, &RemoteHost::new()?, ClaimKind::TakeOver)?.release()
 }

@@ -1,18 +1,21 @@
 //! Takes drives out of a pool of drives that no server serves: those that are gone for good, and those on which nothing lies.
 
-use crate::drive::Held;
+use crate::carrier::{Lying, carried, start_and_stop};
 use crate::error::ServeError;
-use crate::format::{Lying, carried, named, start_and_stop};
-use diecut_devices::{Label, LabelDevice, Membership, PoolOpening, open_pool};
+use crate::format::named;
+use crate::held::Held;
+use crate::remote::RemoteHost;
+use crate::whole::{Change, whole_pool};
+use diecut_api::place::Place;
+use diecut_devices::{LabelDevice, Membership};
 use diecut_shard::ShardConfig;
-use std::path::PathBuf;
 use uuid::Uuid;
 
 /// A drive that leaves its pool.
 #[derive(Clone, Debug)]
 pub enum Leaver {
     /// It is there.
-    Path(PathBuf),
+    Place(Place),
     /// It is gone, or nobody looks for it.
     Device(Uuid),
 }
@@ -31,25 +34,25 @@ pub struct Removed {
 ///
 /// # Errors
 /// Names the drive and what speaks against it. Before anything is written, unless a drive itself fails.
-pub fn remove(leavers: &[Leaver], from: &[PathBuf], force: bool) -> Result<Removed, ServeError> {
-    let mut held =
-        from.iter().map(|path| Held::take_path(path)).collect::<Result<Vec<Held>, ServeError>>()?;
+pub fn remove(leavers: &[Leaver], from: &[Place], force: bool) -> Result<Removed, ServeError> {
+    let host = RemoteHost::new()?;
+    let held = from.iter().map(|place| Held::take(place, &host));
+    let mut held = held.collect::<Result<Vec<Held>, ServeError>>()?;
     let mut leaving = Vec::new();
     for leaver in leavers {
-        if let Leaver::Path(path) = leaver {
-            if from.contains(path) {
-                return Err(named(path, &"it is named as one that stays (--from), too"));
+        if let Leaver::Place(place) = leaver {
+            if from.iter().any(|one| one.to_string() == place.to_string()) {
+                return Err(named(place, &"it is named as one that stays (--from), too"));
             }
-            leaving.push(Held::take_path(path)?);
+            leaving.push(Held::take(place, &host)?);
         }
     }
-    let opening = open(&held, &leaving, force)?;
     let gone = leavers.iter().filter_map(|leaver| match leaver {
-        Leaver::Path(_) => None,
+        Leaver::Place(_) => None,
         Leaver::Device(device) => Some(*device),
     });
     let devices: Vec<Uuid> = leaving.iter().map(Held::device).chain(gone).collect();
-    check(&opening, &held, &devices)?;
+    let opening = whole_pool(held.iter().chain(&leaving), &Change::Leave(&devices, force))?;
     let left = |device: &Uuid| opening.membership(*device.as_bytes()) == Some(Membership::Removed);
     let removed = |devices: &[Uuid]| devices.iter().map(|device| *device.as_bytes()).collect::<Vec<_>>();
     let lost: Vec<String> = if devices.iter().all(left) {
@@ -81,54 +84,9 @@ pub fn remove(leavers: &[Leaver], from: &[PathBuf], force: bool) -> Result<Remov
         held.iter_mut().try_for_each(|one| one.list_devices(&list))?;
     }
     for one in &leaving {
-        one.local.clear().map_err(|error| named(one.local.path(), &error))?;
+        one.drive.clear().map_err(|error| named(one.place(), &error))?;
     }
     Ok(Removed { devices, lost })
-}
-
-fn open(held: &[Held], leaving: &[Held], force: bool) -> Result<PoolOpening, ServeError> {
-    let all = || held.iter().chain(leaving);
-    let first = &held[0];
-    if let Some(other) = all().find(|one| one.label.server != first.label.server) {
-        return Err(ServeError::Setup(format!(
-            "{} and {} belong to different pools: name the drives of one",
-            first.local.path().display(),
-            other.local.path().display()
-        )));
-    }
-    let labels: Vec<Label> = all().map(|one| one.label.clone()).collect();
-    let opening = open_pool(&labels, force).map_err(|error| ServeError::Setup(error.to_string()))?;
-    let outdated = opening.stale.iter().chain(&opening.strangers).next();
-    match outdated.and_then(|at| all().nth(*at)) {
-        None => Ok(opening),
-        Some(one) => {
-            Err(named(one.local.path(), &"it is not of the pool as the others have it: leave it out"))
-        }
-    }
-}
-
-/// Those that leave are of the pool, and all others of it are those that stay.
-fn check(opening: &PoolOpening, held: &[Held], devices: &[Uuid]) -> Result<(), ServeError> {
-    if let Some(other) = devices.iter().find(|device| opening.membership(*device.as_bytes()).is_none()) {
-        let known: Vec<String> =
-            opening.devices.iter().map(|one| Uuid::from_bytes(one.device).to_string()).collect();
-        return Err(ServeError::Setup(format!(
-            "the pool has no device {other}; its devices are {}",
-            known.join(", ")
-        )));
-    }
-    let is_named = |device: &Uuid| devices.contains(device) || held.iter().any(|one| one.device() == *device);
-    let missing = opening.missing.iter().map(|device| Uuid::from_bytes(*device));
-    let others: Vec<String> =
-        missing.filter(|device| !is_named(device)).map(|device| device.to_string()).collect();
-    if others.is_empty() {
-        return Ok(());
-    }
-    Err(ServeError::Setup(format!(
-        "the pool has more devices than were named: {}; name those that stay with --from, all of them, and what is gone for good as one \
-         that leaves",
-        others.join(", ")
-    )))
 }
 
 /// Starts a server on the drives and stops it; the vSSDs that there are.

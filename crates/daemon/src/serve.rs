@@ -14,13 +14,13 @@ use crate::opened::{Age, AllOpened, Mark, News, Opened, Shown};
 use crate::panics::{self, Panics};
 use crate::places;
 pub use crate::recording::Recording;
-use crate::remote;
+use crate::remote::Claims;
 use crate::resources::{self, MemoryPlan};
 use crate::shards::{self, check_cores, check_shards};
 use crate::signals;
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
-use diecut_api::setup::{DeviceChoice, Durability, Setup};
+use diecut_api::setup::{Durability, Setup};
 use diecut_devices::{Device, Options, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
@@ -286,8 +286,12 @@ pub fn serve(
     let (mut room, mut places, mut lines) = (String::new(), Vec::new(), Vec::new());
     let mut private = vec![setup.server.data.clone()];
     let (mut devices, mut io, mut rooms) = (Vec::new(), Vec::new(), None);
+    // Given up whether the start fails or the server ends.
+    let mut claims = Claims::default();
     for ((number, one), config) in (0..).map(DeviceIndex).zip(opened).zip(configs) {
-        let Opened { mut device, shown: Shown { name, place, what, file }, traits, io: own_io, .. } = one;
+        let Opened {
+            mut device, shown: Shown { name, place, what, file }, traits, io: own_io, claim, ..
+        } = one;
         room += &room_of(&device, file.as_deref(), traits.durability)?;
         private.extend(file.clone());
         tracing::info!(place, name, shards, "opening the device");
@@ -297,6 +301,7 @@ pub fn serve(
         }
         lines.push(DeviceLine { place: place.clone(), what });
         places.push(DevicePlace { path: traits.durability.is_some().then_some(place), file });
+        claims.0.extend(claim);
         io.extend(own_io.map(|file| (number, file)));
         devices.push((device, config));
     }
@@ -387,8 +392,6 @@ pub fn serve(
         Ok(())
     });
     reactor.stop();
-    if let DeviceChoice::Remote(device) = wanted {
-        remote::let_go(device, setup);
-    }
+    drop(claims);
     outcome
 }

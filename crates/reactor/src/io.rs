@@ -5,7 +5,7 @@ use crate::common::Common;
 use crate::inbox::Message;
 use crate::remote::{Reach, RemoteLine, RemoteTarget};
 use crate::ring::{DriveRing, PageCache};
-use diecut_devices::SyncFile;
+use diecut_devices::{DEVICES_MAX, SyncFile};
 use diecut_media::{Intent, IntentDone, IntentError, IntentWork};
 use diecut_shard::DeviceIndex;
 use diecut_units::Time;
@@ -18,8 +18,8 @@ use std::thread::JoinHandle;
 
 /// Streams to targets that devices lie on, two for each, below the three tokens that a thread has besides. They are looked at in each round, too.
 pub(crate) const FIRST_REMOTE: usize = usize::MAX - 2 - 2 * REMOTES_MAX;
-/// Devices of a server that can lie on targets.
-const REMOTES_MAX: usize = 16;
+/// Devices of a server that can lie on targets: all of a pool.
+const REMOTES_MAX: usize = DEVICES_MAX;
 
 /// The file or drive on which intents of a device are carried out.
 #[derive(Clone, Debug)]

@@ -449,11 +449,12 @@ impl RemoteClient {
     ///
     /// # Errors
     /// If the target did not hear of it.
-    pub fn release(mut self) -> io::Result<()> {
-        if self.line.drive.is_up() {
-            self.line.drive.release();
-        }
+    pub fn release(&mut self) -> io::Result<()> {
         while !self.line.drive.is_gone() {
+            // Once more, if the connection was lost and is there again.
+            if self.line.drive.is_up() {
+                self.line.drive.release();
+            }
             self.wait()?;
         }
         if self.line.drive.is_released() { Ok(()) } else { Err(io::Error::other(self.line.why())) }

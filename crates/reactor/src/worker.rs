@@ -30,7 +30,7 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const BLOCKS_LISTENER: Token = Token(usize::MAX - 1);
 /// Something is done on the ring. It is looked at in each round anyway.
 const RING: Token = Token(usize::MAX - 2);
-const FIRST_LISTENER: usize = usize::MAX - 128;
+const FIRST_LISTENER: usize = FIRST_REMOTE - 128;
 const EVENTS_PER_ROUND: usize = 256;
 /// Hosts that come up are heard one by one, as they are accepted: see `acceptor`.
 const NEWCOMER_TURNS_PER_ROUND: usize = 1;

@@ -80,7 +80,16 @@ fn choose_devices<M: Divide>(
 ) -> Result<Chosen, ControlError> {
     let devices = &here.plane.flash.devices;
     refuse_other_device(name, record, devices.iter().map(|own| own.config.name.as_str()))?;
-    let mut order: Vec<(DeviceIndex, &OwnDevice<M>)> = devices.numbered().collect();
+    let is_wanted = |own: &OwnDevice<M>| record.device.contains(&own.config.name);
+    if let Some(away) = devices.iter().find(|own| own.is_away && is_wanted(own)) {
+        let what = format!("device \"{}\" does not answer; ask again when it does", away.config.name);
+        return Err(ControlError {
+            kind: ControlErrorKind::Media,
+            message: format!("vSSD \"{name}\": {what}"),
+        });
+    }
+    let mut order: Vec<(DeviceIndex, &OwnDevice<M>)> =
+        devices.numbered().filter(|(_, own)| !own.is_away).collect();
     if record.device.is_empty() {
         // In thousandths, so that devices may be of any size.
         order.sort_by_key(|(device, own)| {
@@ -118,6 +127,10 @@ fn choose_devices<M: Divide>(
             refused.message += &format!(" (of its part on device \"{}\")", own.config.name);
             Err(refused)
         }
+        None if devices.iter().filter(|own| !own.is_away).count() < count => invalid(
+            name,
+            &format!("{count} parts lie on {count} devices, and fewer answer; ask again when more do"),
+        ),
         None => {
             let sizes = fitting.iter().map(|(shape, part)| {
                 let bytes = u64::from(shape.pages) * u64::from(shape.page_size_bytes);

@@ -1,7 +1,10 @@
-//! vSSDs on devices that are not there: what exists on them stays as it is, neither served nor changed, until they are back.
+//! vSSDs on devices that are not there, or do not answer: what exists on them stays as it is, neither served nor changed, until they are back.
 
 use crate::control::{ControlError, ControlErrorKind, ControlRequest};
+use crate::devices::Devices;
 use crate::registry::Registry;
+use diecut_media::Media;
+use diecut_vssd::VssdId;
 
 /// Why a vSSD is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +32,16 @@ impl Away {
     }
 }
 
-/// Refuses what would change something on a device that is not there.
+/// Refuses what would change something on a device that is not there, or does not answer.
 ///
 /// # Errors
 /// Names the object, the device, and what to do.
-pub(crate) fn check(registry: &Registry, request: &ControlRequest) -> Result<(), ControlError> {
-    if registry.away.is_empty() {
+pub(crate) fn check<M: Media>(
+    registry: &Registry,
+    devices: &Devices<M>,
+    request: &ControlRequest,
+) -> Result<(), ControlError> {
+    if registry.away.is_empty() && !devices.iter().any(|own| own.is_away) {
         return Ok(());
     }
     let of_volume = |volume: &String| registry.state.volumes.get(volume).map(|volume| volume.vssd.as_str());
@@ -52,6 +59,17 @@ pub(crate) fn check(registry: &Registry, request: &ControlRequest) -> Result<(),
         _ => Vec::new(),
     };
     let mut records = vssds.into_iter().filter_map(|name| registry.state.vssds.get(name));
+    let silent = records.clone().find_map(|record| {
+        let device = devices.of(VssdId(record.number)).find(|own| own.is_away)?;
+        Some((record, &device.config.name))
+    });
+    if let Some((record, device)) = silent {
+        let message = format!(
+            "vSSD \"{}\": its device \"{device}\" does not answer; nothing of it can be changed until it does",
+            record.name
+        );
+        return Err(ControlError { kind: ControlErrorKind::Media, message });
+    }
     let Some((record, away)) = records.find_map(|record| Some((record, registry.away.get(&record.number)?)))
     else {
         return Ok(());

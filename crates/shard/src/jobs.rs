@@ -270,7 +270,7 @@ impl Jobs {
         let mut base = here.registry.state.clone();
         base.pool.namespaces_given = base.pool.namespaces_given.max(self.namespaces_given);
         let device = here.device_shaper();
-        let planned = away::check(&here.registry, &request)
+        let planned = away::check(&here.registry, &here.plane.flash.devices, &request)
             .and_then(|()| plan(&base, &request, here.config.rate_limit_min_bytes_per_second, device));
         let has_room = |plan: &Plan| catalog::has_room(&here.registry.catalog, &base, &plan.next);
         match planned.and_then(|plan| has_room(&plan).map(|()| plan)) {

@@ -379,3 +379,69 @@ fn slow_drives() {
 fn a_drive_that_hangs_keeps_nobody_waiting() {
     slow_drives();
 }
+
+/// Goal: a drive that does not answer is waited for by those who lie on it only: hosts of others and administrators go on, nothing is given away there, and what
+/// it missed it has when it answers again. Method: one of three drives says nothing for a while; later, one that was there all the time is away for a life, so that
+/// what the first one missed counts.
+#[test]
+fn a_drive_that_says_nothing_is_waited_for_by_those_on_it_only() {
+    for seed in 0..depth(4, 100) {
+        let mut random = Random::of(seed);
+        let (drives, mut all) = settled(40 + seed);
+        let mut world = World::new(drives, 0, false);
+        assert!(world.open(&mut forever()));
+        for known in &mut all.volumes {
+            work(&mut world, known, &mut random, &mut 400);
+        }
+        let silent = random.below(DRIVES.into()) as usize;
+        let name = world.drives[silent].name();
+        let is_whole =
+            |known: &Known| known.namespace <= DRIVES.into() && known.namespace != silent as u32 + 1;
+        world.hang(Some(silent));
+        for round in 0..4 {
+            for known in all.volumes.iter_mut().filter(|known| is_whole(known)) {
+                work(&mut world, known, &mut random, &mut 200);
+            }
+            let tenant = format!("late-{round}");
+            let made = world.ask(ControlRequest::CreateTenant(TenantSpec::new(&tenant)), &mut 100_000);
+            done(made);
+            all.tenants.insert(tenant);
+        }
+        // Nothing is given away there.
+        let vssd = |name: &str, device: &[&str]| {
+            let device = device.iter().map(|name| (*name).to_owned()).collect();
+            let vssd = VssdSpec { device, ..VssdSpec::new(name, "late-0", Isolation::Channel, 280) };
+            ControlRequest::CreateVssd(vssd)
+        };
+        let said = refusal(world.ask(vssd("there", &[&name]), &mut 100_000));
+        assert!(said.contains(&name) && said.contains("does not answer"), "{said}");
+        done(world.ask(vssd("elsewhere", &[]), &mut 100_000));
+        // It answers again, and takes what it missed.
+        world.hang(None);
+        done(world.ask(ControlRequest::CreateTenant(TenantSpec::new("back")), &mut forever()));
+        all.tenants.insert("back".to_owned());
+        for known in &mut all.volumes {
+            work(&mut world, known, &mut random, &mut 200);
+        }
+        let mut drives = world.end(true);
+        let other = (silent + 1 + random.below(2) as usize) % usize::from(DRIVES);
+        let mut away = Some(drives.remove(other));
+        for _ in 0..2 {
+            let missing = away.as_ref().map(|away| away.device);
+            let mut world = World::new(drives, u16::from(missing.is_some()), false);
+            assert!(world.open(&mut forever()), "seed {seed}: {:?}", world.shard.failure());
+            let found: BTreeSet<String> = world.shard.state().tenants.keys().cloned().collect();
+            assert_eq!(found, all.tenants, "seed {seed}");
+            let is_there = |known: &Known| {
+                missing.is_none_or(|device| {
+                    known.namespace <= DRIVES.into() && known.namespace != u32::from(device)
+                })
+            };
+            for known in all.volumes.iter_mut().filter(|known| is_there(known)) {
+                find(&mut world, known, &format!("seed {seed}"));
+            }
+            drives = world.end(true);
+            drives.extend(away.take());
+        }
+    }
+}

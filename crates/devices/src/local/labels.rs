@@ -171,7 +171,7 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> LabelingError {
 ///
 /// # Errors
 /// If there is none to go by, or it is of a larger drive.
-pub fn read_label(place: &impl LabelPlace) -> Result<FoundLabel, LabelingError> {
+pub fn read_label(place: &(impl LabelPlace + ?Sized)) -> Result<FoundLabel, LabelingError> {
     let size_bytes = place.size_bytes();
     if size_bytes < Label::DRIVE_BYTES_MIN {
         return Err(LabelError::Missing.into());
@@ -211,7 +211,7 @@ fn damaged() -> Vec<u8> {
 ///
 /// # Errors
 /// If the drive has no label of this device, or a number that is not lower.
-pub fn change_label(place: &mut impl LabelPlace, label: &Label) -> Result<(), LabelingError> {
+pub fn change_label(place: &mut (impl LabelPlace + ?Sized), label: &Label) -> Result<(), LabelingError> {
     let found = read_label(place)?;
     if found.label.device != label.device {
         let (found, wanted) = (Uuid::from_bytes(found.label.device), Uuid::from_bytes(label.device));
@@ -223,7 +223,11 @@ pub fn change_label(place: &mut impl LabelPlace, label: &Label) -> Result<(), La
     write_copies(place, label, found.next)
 }
 
-fn write_copies(place: &mut impl LabelPlace, label: &Label, first: LabelCopy) -> Result<(), LabelingError> {
+fn write_copies(
+    place: &mut (impl LabelPlace + ?Sized),
+    label: &Label,
+    first: LabelCopy,
+) -> Result<(), LabelingError> {
     let bytes = label.encode();
     place.write_copy(first, &bytes).map_err(failed("written"))?;
     if !diecut_units::mutant!("devices: both copies of a label are written before a flush") {
@@ -257,7 +261,7 @@ pub fn format(
 /// # Errors
 /// As [`format()`].
 pub fn check_format(
-    place: &impl LabelPlace,
+    place: &(impl LabelPlace + ?Sized),
     contents: &Contents,
     label: &Label,
     force: bool,
@@ -280,6 +284,29 @@ pub fn check_format(
         return Err(LabelingError::Holds(contents.words()));
     }
     Ok(())
+}
+
+/// Zeroes what is recognized on a drive, and both of its margins: the first step of a format, where several drives are formatted together.
+///
+/// # Errors
+/// If the drive cannot be written.
+pub fn clear(place: &mut (impl LabelPlace + ?Sized), contents: &Contents) -> Result<(), LabelingError> {
+    place.clear(contents).map_err(failed("written"))
+}
+
+/// Gives a drive a label, the last step of a format, when what that promises is there. `look` says what lies on it then.
+///
+/// # Errors
+/// If the drive cannot be written, or something else is recognized on it afterwards.
+pub fn give_label(
+    place: &mut (impl LabelPlace + ?Sized),
+    label: &Label,
+    look: impl FnOnce() -> Result<Contents, LabelingError>,
+) -> Result<(), LabelingError> {
+    write_copies(place, label, LabelCopy::First)?;
+    let rest = look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
+    let rest: Vec<String> = rest.map(|found| found.words()).collect();
+    if rest.is_empty() { Ok(()) } else { Err(LabelingError::Remains(rest)) }
 }
 
 fn zero<P: LabelPlace + ?Sized>(place: &mut P, begin: u64, len: u64) -> io::Result<()> {
@@ -365,8 +392,11 @@ impl LabelPlace for OwnPlace {
 }
 
 impl LocalDevice {
-    /// Opened once more, by its number: the name may be another file's by now.
-    fn label_place(&self) -> Result<OwnPlace, LabelingError> {
+    /// Where its labels lie. It is opened once more, by its number: the name may be another file's by now.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn label_place(&self) -> Result<impl LabelPlace + use<>, LabelingError> {
         let path = format!("/proc/self/fd/{}", self.file().as_raw_fd());
         let size_bytes = self.properties().size_bytes;
         let mut options = OpenOptions::new();
@@ -405,51 +435,20 @@ impl LocalDevice {
         force: bool,
         fill: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), LabelingError> {
-        self.check_format(label, force)?;
-        self.clear()?;
-        fill().map_err(LabelingError::Filling)?;
-        self.give_label(label)
-    }
-
-    fn look(&self) -> Result<Contents, LabelingError> {
-        Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"))
-    }
-
-    /// Whether it can be formatted; as [`format()`] looks. Nothing is written.
-    ///
-    /// # Errors
-    /// What [`format()`] refuses.
-    pub fn check_format(&self, label: &Label, force: bool) -> Result<(), LabelingError> {
-        check_format(&self.label_place()?, &self.look()?, label, force)
-    }
-
-    /// Zeroes what is recognized on it, and both of its margins: the first step of [`LocalDevice::format`], where several drives are formatted
-    /// together.
-    ///
-    /// # Errors
-    /// If the drive cannot be read or written.
-    ///
-    /// # Panics
-    /// If it was opened to look at only.
-    pub fn clear(&self) -> Result<(), LabelingError> {
         assert_eq!(self.access(), Access::Own, "what is written to is owned");
         let contents = self.look()?;
-        self.label_place()?.clear(&contents).map_err(failed("written"))
+        check_format(&self.label_place()?, &contents, label, force)?;
+        clear(&mut self.label_place()?, &contents)?;
+        fill().map_err(LabelingError::Filling)?;
+        give_label(&mut self.label_place()?, label, || self.look())
     }
 
-    /// Gives it a label, the last step, when what that promises is there.
+    /// What lies on it, for its label.
     ///
     /// # Errors
-    /// If the drive cannot be written, or something else is recognized on it afterwards.
-    ///
-    /// # Panics
-    /// If it was opened to look at only.
-    pub fn give_label(&self, label: &Label) -> Result<(), LabelingError> {
-        assert_eq!(self.access(), Access::Own, "what is written to is owned");
-        write_copies(&mut self.label_place()?, label, LabelCopy::First)?;
-        let rest = self.look()?.found.into_iter().filter(|found| found.kind != "diecut_label");
-        let rest: Vec<String> = rest.map(|found| found.words()).collect();
-        if rest.is_empty() { Ok(()) } else { Err(LabelingError::Remains(rest)) }
+    /// If it cannot be read.
+    pub fn look(&self) -> Result<Contents, LabelingError> {
+        Contents::of_file(self.file(), self.properties().size_bytes).map_err(failed("read"))
     }
 
     /// Changes its label; see [`change_label`].

@@ -14,7 +14,10 @@ mod zones;
 
 pub use contents::{Class, Contents, Found, Source, Unreadable, Wipefs};
 pub use error::LocalError;
-pub use labels::{FoundLabel, LabelPlace, LabelingError, OtherCopy, change_label, format, read_label};
+pub use labels::{
+    FoundLabel, LabelPlace, LabelingError, OtherCopy, change_label, check_format, clear, format, give_label,
+    read_label,
+};
 pub use open::{Access, LocalDevice};
 pub use properties::{DriveKind, Properties};
 pub use zones::{finish_zone, reset_zones};

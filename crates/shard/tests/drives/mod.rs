@@ -71,6 +71,8 @@ pub struct World {
     pub tokens: u64,
     /// How often a copy of the catalog was lost.
     pub lost_copies: u32,
+    /// A drive that does not answer.
+    hung: Option<usize>,
     answer: Option<ControlResponse>,
     done: Vec<IntentDone>,
     actions: Vec<Action>,
@@ -89,7 +91,17 @@ impl World {
             ShardConfig { new_pool_uuid: [0x77; 16], missing_devices: missing, ..ShardConfig::default() };
         let shard = Shard::over(media.collect(), config, Seat::ONLY, Time::ZERO);
         let (done, actions) = (Vec::new(), Vec::new());
-        World { shard, drives, now: Time::ZERO, tokens: 0, lost_copies: 0, answer: None, done, actions }
+        World {
+            shard,
+            drives,
+            now: Time::ZERO,
+            tokens: 0,
+            lost_copies: 0,
+            hung: None,
+            answer: None,
+            done,
+            actions,
+        }
     }
 
     /// What happens next; says whether anything does.
@@ -107,19 +119,33 @@ impl World {
                 other => panic!("nobody is connected: {other:?}"),
             }
         }
-        let of_drives = self.drives.iter().map(|drive| drive.model.next_event());
+        let answers = |at: &usize| self.hung != Some(*at);
+        let of_drives = self.drives.iter().enumerate().filter(|(at, _)| answers(at));
+        let of_drives = of_drives.map(|(_, drive)| drive.model.next_event());
         let next = of_drives.fold(self.shard.deadline(), Time::min);
         if next == Time::NEVER {
             return false;
         }
         self.now = self.now.max(next);
         for (device, drive) in (0..).map(DeviceIndex).zip(&mut self.drives) {
+            if self.hung == Some(device.0.into()) {
+                continue;
+            }
             drive.model.advance(self.now, &mut self.done);
             for done in self.done.drain(..) {
                 self.shard.handle(Event::IoDone(device, done), self.now, &mut self.actions);
             }
         }
         true
+    }
+
+    /// A drive does not answer any more, which the shard hears, or all do again.
+    pub fn hang(&mut self, drive: Option<usize>) {
+        let event = |at: usize, is_away| Event::DeviceAway(DeviceIndex(at as u16), is_away);
+        let before = std::mem::replace(&mut self.hung, drive);
+        for event in before.map(|at| event(at, false)).into_iter().chain(drive.map(|at| event(at, true))) {
+            self.shard.handle(event, self.now, &mut self.actions);
+        }
     }
 
     /// Goes on until it is open, or cannot be, or so many events happened. Says whether it is.

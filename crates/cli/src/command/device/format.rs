@@ -1,28 +1,28 @@
-//! `diecut device format`: makes files or block devices devices of one pool, or a namespace of a target one of its own.
+//! `diecut device format`: makes files, block devices and namespaces of targets devices of one pool.
 
 use super::identified::Shape;
 use super::{Cut, complain, remote};
 use crate::print;
 use clap::Args;
-use diecut_daemon::format::{FormatOptions, Formatted, format, format_remote};
+use diecut_api::place::Place;
+use diecut_daemon::format::{FormatOptions, Formatted, format};
 use diecut_spec::Size;
 use serde::Serialize;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Format {
-    /// Block devices or files. Several are one pool, which one server serves.
-    #[arg(required_unless_present = "address", conflicts_with = "address")]
-    paths: Vec<PathBuf>,
+    /// Block devices, files, or namespaces of targets (HOST:PORT/NQN/NSID). Several are one pool, which one server serves.
+    #[arg(required_unless_present = "address", value_parser = clap::value_parser!(Place))]
+    drives: Vec<Place>,
     #[command(flatten)]
     remote: remote::Wanted,
     /// Also where something else was recognized on it, which is lost then.
     #[arg(long)]
     force: bool,
     /// Make new files of this size, which take room on their file system as they fill.
-    #[arg(long, conflicts_with = "address")]
+    #[arg(long)]
     size: Option<Size>,
     #[command(flatten)]
     cut: Cut,
@@ -31,23 +31,28 @@ pub struct Format {
 /// A device that was made.
 #[derive(Serialize)]
 pub struct Made {
-    path: PathBuf,
+    #[serde(rename = "path", serialize_with = "as_text")]
+    place: Place,
     device: String,
     pool: String,
     shape: Shape,
 }
 
+fn as_text<S: serde::Serializer>(place: &Place, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(place)
+}
+
 impl From<Formatted> for Made {
     fn from(formatted: Formatted) -> Made {
-        let Formatted { path, device, pool, shape } = formatted;
-        Made { path, device: device.to_string(), pool: pool.to_string(), shape: shape.into() }
+        let Formatted { place, device, pool, shape } = formatted;
+        Made { place, device: device.to_string(), pool: pool.to_string(), shape: shape.into() }
     }
 }
 
 impl Made {
     /// For people.
     pub fn words(&self) -> String {
-        format!("{} is the device {} now: {}", self.path.display(), self.device, self.shape.words())
+        format!("{} is the device {} now: {}", self.place, self.device, self.shape.words())
     }
 }
 
@@ -63,23 +68,37 @@ pub fn options(force: bool, cut: &Cut, size: Option<Size>) -> FormatOptions {
 
 /// Their tables in a set-up.
 pub fn tables(made: &[Made], head: &str) -> String {
-    let table = |one: &Made| {
-        let is_block = std::fs::metadata(&one.path).is_ok_and(|found| found.file_type().is_block_device());
-        let kind = if is_block { "block" } else { "file" };
-        format!("{head}\nkind = \"{kind}\"\npath = \"{}\"", one.path.display())
+    let table = |one: &Made| match &one.place {
+        Place::Namespace(remote) => format!("{head}\n{}", remote::table(remote)),
+        Place::Path(path) => {
+            let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+            let kind = if is_block { "block" } else { "file" };
+            format!("{head}\nkind = \"{kind}\"\npath = \"{}\"", path.display())
+        }
     };
     made.iter().map(table).collect::<Vec<String>>().join("\n")
+}
+
+/// Whether a size is asked for where a file is made.
+///
+/// # Errors
+/// If there is none.
+pub fn check_size(size: Option<Size>, drives: &[Place]) -> Result<(), String> {
+    let is_path = |place: &Place| matches!(place, Place::Path(_));
+    match size.is_some() && !drives.iter().any(is_path) {
+        true => Err("--size is for new files, and none is named".to_owned()),
+        false => Ok(()),
+    }
 }
 
 impl Format {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
-        let Format { paths, remote, force, size, cut } = self;
-        let options = options(force, &cut, size);
-        let wanted = remote.device();
-        let formatted = match &wanted {
-            Some(wanted) => format_remote(wanted, options).map(|formatted| vec![formatted]),
-            None => format(&paths, options),
+        let Format { drives, remote, force, size, cut } = self;
+        let drives = remote.drives(&drives).and_then(|drives| check_size(size, &drives).map(|()| drives));
+        let formatted = match drives {
+            Ok(drives) => format(&drives, options(force, &cut, size)),
+            Err(message) => return complain(&message, json),
         };
         let made: Vec<Made> = match formatted {
             Ok(formatted) => formatted.into_iter().map(Made::from).collect(),
@@ -95,10 +114,7 @@ impl Format {
             _ => ("them, which are one pool,", "[[device]]"),
         };
         print::line(&format!("A server serves {it} with this in its set-up (docs/setup.md):\n"));
-        print::line(&match wanted.is_some() {
-            true => format!("{head}\n{}", remote.table()),
-            false => tables(&made, head),
-        });
+        print::line(&tables(&made, head));
         ExitCode::SUCCESS
     }
 }

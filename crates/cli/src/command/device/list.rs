@@ -19,7 +19,7 @@ const HEADER: [&str; 7] =
 fn row(device: &DeviceStatus) -> Vec<String> {
     vec![
         device.name.clone(),
-        "there".to_owned(),
+        if device.is_away { "does not answer" } else { "there" }.to_owned(),
         device.path.clone().unwrap_or_else(|| "memory".to_owned()),
         format!("{} x {}", device.channels, device.dies_per_channel),
         device.raw_capacity.to_string(),

@@ -12,12 +12,13 @@ use crate::client::{Client, ClientError};
 
 use crate::print;
 use clap::{Args, Subcommand};
+use diecut_api::place::Place;
 use diecut_devices::local::{Access, DriveKind, LocalDevice, Properties};
 use diecut_drives::{DriveShape, ShapeError};
 use diecut_spec::Size;
 use identified::{Identified, Looked};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
@@ -31,9 +32,9 @@ pub enum Device {
         /// Its name, as `diecut device list` has it.
         name: String,
     },
-    /// Add a file or a block device to a pool whose server is stopped. What it holds is lost.
+    /// Add a drive to a pool whose server is stopped. What it holds is lost.
     Add(add::Add),
-    /// Make files or block devices, or a namespace of a target, a pool that a server can serve. What they hold is lost.
+    /// Make files, block devices and namespaces of targets a pool that a server can serve. What they hold is lost.
     Format(format::Format),
     /// Take drives out of a pool whose server is stopped: those that are gone for good, and those on which nothing lies.
     Remove(remove::Remove),
@@ -64,9 +65,9 @@ impl Cut {
 
 #[derive(Args)]
 pub struct Identify {
-    /// Block devices or files.
-    #[arg(required_unless_present = "address")]
-    paths: Vec<PathBuf>,
+    /// Block devices, files, or namespaces of targets (HOST:PORT/NQN/NSID).
+    #[arg(required_unless_present = "address", value_parser = clap::value_parser!(Place))]
+    drives: Vec<Place>,
     #[command(flatten)]
     remote: remote::Wanted,
     #[command(flatten)]
@@ -148,15 +149,39 @@ fn complain(message: &str, json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// What a drive says of itself.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Facts {
+    Local(Box<Local>),
+    Remote(remote::Facts),
+}
+
+impl Facts {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Facts::Local(local) => own_rows(local),
+            Facts::Remote(remote) => remote.rows(),
+        }
+    }
+}
+
 impl Identify {
     fn run(self, json: bool) -> ExitCode {
-        if let Some(wanted) = self.remote.device() {
-            return remote::identify(&wanted, &self.cut, json);
-        }
+        let drives = match self.remote.drives(&self.drives) {
+            Ok(drives) => drives,
+            Err(message) => return complain(&message, json),
+        };
         let mut known = Vec::new();
         let mut code = ExitCode::SUCCESS;
-        for path in &self.paths {
-            match self.identify(path) {
+        for place in &drives {
+            let identified = match place {
+                Place::Path(path) => self.identify(path),
+                Place::Namespace(wanted) => {
+                    remote::identify(wanted, &self.cut).map_err(|error| error.to_string())
+                }
+            };
+            match identified {
                 Ok(identified) => known.push(identified),
                 Err(message) => code = complain(&message, json),
             }
@@ -164,29 +189,26 @@ impl Identify {
         if json {
             print::json(&known);
         } else {
-            known.iter().for_each(|one| {
-                one.print(own_rows(&one.facts));
-            });
+            known.iter().for_each(|one| one.print(one.facts.rows()));
             if !known.is_empty() {
-                print::line("Nothing was written. `diecut device format PATH` makes one of them a device.");
+                print::line("Nothing was written. `diecut device format DRIVE` makes one of them a device.");
             }
         }
         code
     }
 
-    fn identify(&self, path: &Path) -> Result<Identified<Local>, String> {
+    fn identify(&self, path: &Path) -> Result<Identified<Facts>, String> {
         let device = LocalDevice::open(path, Access::Look).map_err(|error| error.to_string())?;
         let contents = device.contents().map_err(|error| error.to_string())?;
         let local = Local::of(&device);
-        let properties = &local.properties;
         let looked = Looked {
             users: device.users(),
             contents,
-            against: properties.against(),
+            against: local.properties.against(),
             label: device.label().map_err(|error| error.to_string()),
         };
         let shape = device.shape(self.cut.lanes, self.cut.erase_block.map(|size| size.bytes()));
-        Ok(Identified::new(path.display().to_string(), local, looked, shape))
+        Ok(Identified::new(path.display().to_string(), Facts::Local(Box::new(local)), looked, shape))
     }
 }
 

@@ -4,6 +4,7 @@ use super::identified::{Identified, Looked};
 use super::{Cut, complain, yes};
 use crate::print;
 use clap::Args;
+use diecut_api::place::Place;
 use diecut_api::setup::RemoteDevice;
 use diecut_daemon::error::ServeError;
 use diecut_daemon::remote::{Remote, RemoteHost, release};
@@ -12,53 +13,95 @@ use diecut_spec::Size;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// A namespace of a target.
+/// Namespaces of targets, which options name.
 #[derive(Args)]
 pub struct Wanted {
-    /// A namespace of the NVMe/TCP target at HOST:PORT.
+    /// A namespace of the NVMe/TCP target at HOST:PORT. Several are named one after the other, each with all of these options.
     #[arg(long, value_name = "HOST:PORT", requires = "subsystem")]
-    address: Option<String>,
+    address: Vec<String>,
     /// NQN of its subsystem.
     #[arg(long, value_name = "NQN", requires = "address")]
-    subsystem: Option<String>,
-    /// Number of the namespace in the subsystem.
-    #[arg(long, default_value_t = 1, requires = "address", value_parser = clap::value_parser!(u32).range(1..))]
-    nsid: u32,
-    /// NQN that the target knows this host by; a new one, if nothing is said.
-    #[arg(long, value_name = "NQN", requires = "address")]
-    host_nqn: Option<String>,
+    subsystem: Vec<String>,
+    /// Number of the namespace in the subsystem; 1, if nothing is said.
+    #[arg(long, requires = "address", value_parser = clap::value_parser!(u32).range(1..))]
+    nsid: Vec<u32>,
+    /// NQN that targets know this host by; a new one, if nothing is said. One is for all namespaces, several are one for each --address.
+    #[arg(long, value_name = "NQN")]
+    host_nqn: Vec<String>,
 }
 
 impl Wanted {
-    /// The namespace, if one is named.
-    pub fn device(&self) -> Option<RemoteDevice> {
-        Some(RemoteDevice {
-            address: self.address.clone()?,
-            subsystem: self.subsystem.clone()?,
-            nsid: self.nsid,
-            host_nqn: self.host_nqn.clone(),
-            patience_ms: None,
-            name: None,
-        })
+    /// All drives that were named, by a word each or by options.
+    ///
+    /// # Errors
+    /// If there are more options of one kind than of another, so that nobody knows what belongs together.
+    pub fn drives(&self, words: &[Place]) -> Result<Vec<Place>, String> {
+        let Wanted { address, subsystem, nsid, host_nqn } = self;
+        let fits = |what: &str, count: usize, may: &[usize]| match may.contains(&count) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} namespaces are named with --address, and {count} times {what}: name each with all of --address, --subsystem and --nsid",
+                address.len()
+            )),
+        };
+        fits("--subsystem", subsystem.len(), &[address.len()])?;
+        fits("--nsid", nsid.len(), &[0, address.len()])?;
+        fits("--host-nqn", host_nqn.len(), &[0, 1, address.len()])?;
+        let named = address.iter().zip(subsystem).enumerate().map(|(at, (address, subsystem))| {
+            Place::Namespace(RemoteDevice {
+                address: address.clone(),
+                subsystem: subsystem.clone(),
+                nsid: nsid.get(at).copied().unwrap_or(1),
+                host_nqn: if host_nqn.len() > 1 { host_nqn.get(at).cloned() } else { None },
+                patience_ms: None,
+                name: None,
+            })
+        });
+        Ok(words.iter().cloned().chain(named).map(|place| self.known_as(place)).collect())
     }
 
-    /// It in a set-up.
-    pub fn table(&self) -> String {
-        let text = |key: &str, value: &Option<String>| {
-            value.as_ref().map(|value| format!("{key} = \"{value}\"\n")).unwrap_or_default()
-        };
-        format!(
-            "kind = \"remote\"\n{}{}nsid = {}{}",
-            text("address", &self.address),
-            text("subsystem", &self.subsystem),
-            self.nsid,
-            text("\nhost_nqn", &self.host_nqn).trim_end()
-        )
+    /// The same of one that has to be the only one.
+    ///
+    /// # Errors
+    /// As [`Wanted::drives`], and if there is none or more than one.
+    pub fn only(&self, word: Option<&Place>) -> Result<Place, String> {
+        let drives = self.drives(word.map_or(&[], std::slice::from_ref))?;
+        match &drives[..] {
+            [only] => Ok(only.clone()),
+            [] => Err(
+                "name the drive: PATH, HOST:PORT/NQN/NSID, or --address HOST:PORT --subsystem NQN --nsid N"
+                    .to_owned(),
+            ),
+            _ => Err(format!("{} drives are named, and it takes one at a time", drives.len())),
+        }
     }
+
+    /// A drive, with what the only `--host-nqn` says of all namespaces.
+    pub fn known_as(&self, place: Place) -> Place {
+        match (place, &self.host_nqn[..]) {
+            (Place::Namespace(remote), [host_nqn]) => {
+                Place::Namespace(RemoteDevice { host_nqn: Some(host_nqn.clone()), ..remote })
+            }
+            (place, _) => place,
+        }
+    }
+}
+
+/// A namespace in a set-up.
+pub fn table(remote: &RemoteDevice) -> String {
+    let RemoteDevice { address, subsystem, nsid, host_nqn, .. } = remote;
+    let host_nqn = host_nqn.as_ref().map(|host_nqn| format!("\nhost_nqn = \"{host_nqn}\""));
+    let host_nqn = host_nqn.unwrap_or_default();
+    format!(
+        "kind = \"remote\"\naddress = \"{address}\"\nsubsystem = \"{subsystem}\"\nnsid = {nsid}{host_nqn}"
+    )
 }
 
 #[derive(Args)]
 pub struct Release {
+    /// The namespace, as HOST:PORT/NQN/NSID, unless options name it.
+    #[arg(value_parser = clap::value_parser!(Place))]
+    namespace: Option<Place>,
     #[command(flatten)]
     wanted: Wanted,
 }
@@ -66,8 +109,13 @@ pub struct Release {
 impl Release {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
-        let Some(wanted) = self.wanted.device() else {
-            return complain("name the namespace: --address HOST:PORT --subsystem NQN --nsid N", json);
+        let wanted = match self.wanted.only(self.namespace.as_ref()) {
+            Ok(Place::Namespace(wanted)) => wanted,
+            Ok(Place::Path(path)) => {
+                let what = "is no namespace of a target, as HOST:PORT/NQN/NSID is";
+                return complain(&format!("{} {what}", path.display()), json);
+            }
+            Err(message) => return complain(&message, json),
         };
         match release(&wanted) {
             Ok(()) if json => print::json(&serde_json::json!({ "released": wanted.place() })),
@@ -80,7 +128,7 @@ impl Release {
 
 /// What a namespace says of itself.
 #[derive(Serialize)]
-struct Facts {
+pub struct Facts {
     model: String,
     serial: String,
     nguid: String,
@@ -91,7 +139,8 @@ struct Facts {
 }
 
 impl Facts {
-    fn rows(&self) -> Vec<(&'static str, String)> {
+    /// It as rows of a table.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
         vec![
             ("is a", "namespace of an NVMe/TCP target".to_owned()),
             ("model", self.model.clone()),
@@ -105,12 +154,30 @@ impl Facts {
     }
 }
 
-fn look(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<Facts>, ServeError> {
-    let host = RemoteHost::new(wanted.host_nqn.as_deref())?;
-    let remote = Remote::connect(wanted, host, ClaimKind::Look)?;
-    let RemoteFacts {
-        size_bytes, lba_bytes, has_volatile_cache, takes_discard, model, serial, nguid, ..
-    } = remote.facts().clone();
+impl From<RemoteFacts> for Facts {
+    fn from(facts: RemoteFacts) -> Facts {
+        let RemoteFacts { size_bytes, has_volatile_cache, takes_discard, model, serial, .. } = facts;
+        let nguid = facts.nguid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let block_bytes = facts.lba_bytes;
+        Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard }
+    }
+}
+
+/// Connects to a namespace to look at it.
+///
+/// # Errors
+/// Names it, and why it cannot be looked at.
+pub fn connect(wanted: &RemoteDevice) -> Result<Remote, ServeError> {
+    Remote::connect(wanted, &RemoteHost::new()?, ClaimKind::Look)
+}
+
+/// Says what a namespace is, and what lies on it.
+///
+/// # Errors
+/// As [`connect`].
+pub fn identify(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<super::Facts>, ServeError> {
+    let remote = connect(wanted)?;
+    let facts = Facts::from(remote.facts().clone());
     let holder = |key: u64| format!("a server holds its reservation, under the key {key:#x}");
     let looked = Looked {
         users: remote.held_by().map(holder).into_iter().collect(),
@@ -118,24 +185,6 @@ fn look(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<Facts>, ServeErro
         against: remote.refusals(),
         label: remote.label().map_err(|error| error.to_string()),
     };
-    let nguid = nguid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let block_bytes = lba_bytes;
-    let facts = Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard };
-    let shape = cut.shape(size_bytes).map_err(|error| error.to_string());
-    Ok(Identified::new(wanted.place(), facts, looked, shape))
-}
-
-/// Says what a namespace is, and what lies on it.
-pub fn identify(wanted: &RemoteDevice, cut: &Cut, json: bool) -> ExitCode {
-    let one = match look(wanted, cut) {
-        Ok(one) => one,
-        Err(error) => return complain(&error.to_string(), json),
-    };
-    if json {
-        print::json(&[one]);
-        return ExitCode::SUCCESS;
-    }
-    one.print(one.facts.rows());
-    print::line("Nothing was written. `diecut device format` with the same words makes it a device.");
-    ExitCode::SUCCESS
+    let shape = cut.shape(facts.size_bytes).map_err(|error| error.to_string());
+    Ok(Identified::new(wanted.place(), super::Facts::Remote(facts), looked, shape))
 }

@@ -1,22 +1,24 @@
 //! `diecut device remove`: takes drives out of a pool.
 
-use super::complain;
+use super::{complain, remote};
 use crate::print;
 use clap::Args;
+use diecut_api::place::Place;
 use diecut_daemon::remove::{Leaver, Removed, remove};
 use serde::Serialize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use uuid::Uuid;
 
 #[derive(Args)]
 pub struct Remove {
-    /// Drives that leave: by path, or by UUID where a drive is gone (`diecut status` and the start of a server say which).
-    #[arg(required = true, value_name = "DEVICE", value_parser = leaver)]
+    /// Drives that leave: by path, as HOST:PORT/NQN/NSID, or by UUID where a drive is gone (`diecut status` and the start of a server say which).
+    #[arg(required_unless_present = "address", value_name = "DEVICE", value_parser = leaver)]
     devices: Vec<Leaver>,
-    /// A drive of the pool that stays; all of them are to be named, each with --from.
-    #[arg(long, required = true, value_name = "PATH")]
-    from: Vec<PathBuf>,
+    #[command(flatten)]
+    remote: remote::Wanted,
+    /// A drive of the pool that stays, by path or as HOST:PORT/NQN/NSID; all of them are to be named, each with --from.
+    #[arg(long, required = true, value_name = "DRIVE", value_parser = clap::value_parser!(Place))]
+    from: Vec<Place>,
     /// Also where vSSDs lie on them, which are lost then, and where those that stay are not more than half of the pool.
     #[arg(long)]
     force: bool,
@@ -25,7 +27,7 @@ pub struct Remove {
 fn leaver(typed: &str) -> Result<Leaver, std::convert::Infallible> {
     Ok(match Uuid::parse_str(typed) {
         Ok(device) => Leaver::Device(device),
-        Err(_) => Leaver::Path(PathBuf::from(typed)),
+        Err(_) => Leaver::Place(typed.parse()?),
     })
 }
 
@@ -39,7 +41,18 @@ struct Report {
 impl Remove {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
-        let Removed { devices, lost } = match remove(&self.devices, &self.from, self.force) {
+        let Remove { devices, remote, from, force } = self;
+        let named = match remote.drives(&[]) {
+            Ok(named) => named.into_iter().map(Leaver::Place),
+            Err(message) => return complain(&message, json),
+        };
+        let leavers = devices.into_iter().map(|leaver| match leaver {
+            Leaver::Place(place) => Leaver::Place(remote.known_as(place)),
+            Leaver::Device(device) => Leaver::Device(device),
+        });
+        let leavers: Vec<Leaver> = leavers.chain(named).collect();
+        let from: Vec<Place> = from.into_iter().map(|place| remote.known_as(place)).collect();
+        let Removed { devices, lost } = match remove(&leavers, &from, force) {
             Ok(removed) => removed,
             Err(error) => return complain(&error.to_string(), json),
         };

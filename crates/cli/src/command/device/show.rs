@@ -1,13 +1,13 @@
 //! `diecut device show`: a device of a running server, what lies on it, and what the drive under it is.
 
 use super::super::not_found;
-use super::{Local, own_rows};
+use super::{Facts, Local, remote};
 use crate::client::{Client, ClientError};
 use crate::print;
+use diecut_api::place::Place;
 use diecut_api::status::{DeviceStatus, MissingDevice, Status, VssdStatus};
 use diecut_devices::local::{Access, LocalDevice};
 use serde::Serialize;
-use std::path::Path;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -18,9 +18,9 @@ struct Shown<'a> {
     missing: Option<&'a MissingDevice>,
     /// vSSDs that lie on it, or have a part there.
     vssds: Vec<&'a str>,
-    /// Of a drive of this machine.
+    /// Of a drive that can be looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
-    drive: Option<Local>,
+    drive: Option<Facts>,
 }
 
 /// vSSDs that lie on a device. Where a server has one only, all do.
@@ -42,12 +42,20 @@ fn units(vssd: &VssdStatus, name: &str) -> String {
     dies.join(" ")
 }
 
-/// What the drive is, if it is one of this machine and can be looked at.
-fn look(device: &DeviceStatus) -> Option<Local> {
-    let local = LocalDevice::open(Path::new(device.path.as_ref()?), Access::Look).ok()?;
-    // An image of an emulated device has no label, and is no drive.
-    local.label().ok()?;
-    Some(Local::of(&local))
+/// What the drive is, if it can be looked at. A target that is away is not waited for, and one that does not know this host says nothing.
+fn look(device: &DeviceStatus) -> Option<Facts> {
+    match device.path.as_ref()?.parse().ok()? {
+        Place::Path(path) => {
+            let local = LocalDevice::open(&path, Access::Look).ok()?;
+            // An image of an emulated device has no label, and is no drive.
+            local.label().ok()?;
+            Some(Facts::Local(Box::new(Local::of(&local))))
+        }
+        Place::Namespace(_) if device.is_away => None,
+        Place::Namespace(wanted) => {
+            Some(Facts::Remote(remote::connect(&wanted).ok()?.facts().clone().into()))
+        }
+    }
 }
 
 fn rows(device: &DeviceStatus) -> Vec<(&'static str, String)> {
@@ -91,7 +99,7 @@ pub async fn show(client: &Client, name: &str, json: bool) -> Result<(), ClientE
             missing.flat_map(|one| [("state", "not there".to_owned()), ("why", one.reason.clone())]).collect()
         }
     };
-    fields.extend(drive.iter().flat_map(own_rows));
+    fields.extend(drive.iter().flat_map(Facts::rows));
     print::table(&["device", name], print::field_rows(fields));
     let row = |vssd: &&VssdStatus| {
         let (spec, placement) = (&vssd.vssd, units(vssd, name));
