@@ -232,6 +232,21 @@ fn a_cut_keeps_some_of_what_was_under_way() {
 
 const ZONE: u64 = 64 << 10;
 
+/// Goal: of a drive that keeps all it answers, what was under way when the process died lies below what is written later. Method: a write on its way,
+/// and one of the next process to the same place. `diecut sim --system stack --drive --seed 12` read the older one.
+#[test]
+fn what_was_under_way_at_a_death_is_older_than_what_comes_after() {
+    let profile = DriveProfile { is_durable_at_once: true, ..DriveProfile::nvme(1 << 20) };
+    let mut host = Host { drive: Drive::new(profile, 1), now: Time::ZERO, tokens: 0 };
+    host.ask(write_of(0, 1, 8));
+    host.drive.process_death();
+    assert_eq!(host.sectors(0, 8), [1; 8]);
+    host.write(0, 2, 8).unwrap();
+    assert_eq!(host.sectors(0, 8), [2; 8]);
+    host.drive.cut();
+    assert_eq!(host.sectors(0, 8), [2; 8]);
+}
+
 /// A drive of 16 zones, the first one conventional; 48 KiB of the others can be written, and 3 may be partly written.
 fn zoned(seed: u64) -> Host {
     let zones =

@@ -111,6 +111,9 @@ impl Flushes {
 
     /// The flush that begins makes this durable.
     pub fn covers(&mut self, note: FlushNote) {
+        if mutant!("log: a flush is noted before it is complete") {
+            self.unsaid.push(note);
+        }
         self.covers.push(note);
     }
 
@@ -174,6 +177,9 @@ impl Flushes {
 
     /// The flush that was under way failed. None is asked for again: it would succeed without what was lost.
     pub fn fail(&mut self) {
+        if mutant!("log: a flush that failed counts") {
+            return self.complete();
+        }
         self.under_way = None;
         self.has_failed = true;
     }

@@ -115,8 +115,8 @@ fn choose_devices<M: Divide>(
         }
     }
     // Erase blocks of a segment are alike, so those of all parts are.
-    let alike = |shape| fitting.iter().filter(move |(other, _)| *other == shape).map(|(_, part)| part);
-    let found = fitting.iter().map(|(shape, _)| alike(*shape)).find(|parts| parts.clone().count() >= count);
+    let alike = |shape| fitting.iter().filter(move |(other, _)| other.is_like(shape)).map(|(_, part)| part);
+    let found = fitting.iter().map(|(shape, _)| alike(shape)).find(|parts| parts.clone().count() >= count);
     if let Some(parts) = found {
         return Ok(Chosen { shard: 0, parts: parts.take(count).cloned().collect() });
     }

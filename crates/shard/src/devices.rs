@@ -198,6 +198,11 @@ impl<M: Media> Devices<M> {
         self.of(vssd).next().expect("I-S37: a vSSD that is used lies on a device")
     }
 
+    /// Whether something that a vSSD lies on keeps nothing but what was flushed.
+    pub fn has_volatile_cache(&self, vssd: VssdId) -> bool {
+        self.of(vssd).any(|own| own.config.volatile_cache)
+    }
+
     /// The erase blocks of a vSSD, for the length of a call.
     ///
     /// # Panics

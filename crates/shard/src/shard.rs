@@ -13,6 +13,7 @@ use crate::health;
 use crate::health_turns::HealthTurns;
 use crate::jobs::{self, Jobs};
 use crate::journal;
+use crate::ledger::Held;
 use crate::leveling;
 use crate::member::{self, Begun};
 use crate::opening::{Opening, open_further};
@@ -272,11 +273,16 @@ impl<M: Divide> Shard<M> {
         &mut self.here.plane.flash.devices.get_mut(device).media
     }
 
-    /// Where each vSSD lies, and on which shard, by number: what the first shard of a server knows. For checkers.
-    pub fn account(&self) -> BTreeMap<u32, (u16, Places)> {
+    /// On which shard each vSSD lives, and where its parts lie, by number: what the first shard of a server knows. For checkers.
+    pub fn account(&self) -> BTreeMap<u32, (u16, Vec<(DeviceIndex, Places)>)> {
         let held = self.here.placement.ledger.vssds.iter();
-        // Of a vSSD with parts on several devices, the first one.
-        held.map(|(number, held)| (*number, (held.shard, held.parts[0].places.clone()))).collect()
+        let parts = |held: &Held| held.parts.iter().map(|part| (part.device, part.places.clone())).collect();
+        held.map(|(number, held)| (*number, (held.shard, parts(held)))).collect()
+    }
+
+    /// How many devices it has.
+    pub fn device_count(&self) -> u16 {
+        self.here.plane.flash.devices.len() as u16
     }
 
     /// Whether something is being carried out for administrators, or for even wear over several shards.

@@ -6,6 +6,7 @@ use crate::herd::{Herd, Host, device, device_with, subsystem, volume, vssd};
 use diecut_blockspace::session::Command as BlockCommand;
 use diecut_blockspace::wire::{Opcode, Status, Submission};
 use diecut_emulator::Backing;
+use diecut_shard::DeviceIndex;
 use diecut_shard::control::*;
 use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Drive, Event};
 use diecut_spec::{Isolation, Serves, Sharing, Size};
@@ -552,7 +553,8 @@ fn wear_is_even_over_shards_and_visitors_go_home() {
         let account = herd.shards[0].account();
         for (at, shard) in herd.shards.iter().enumerate() {
             for id in shard.pool().vssd_ids() {
-                assert_eq!(account[&id.0], (at as u16, shard.pool().places_of(id)));
+                let parts = vec![(DeviceIndex(0), shard.pool().places_of(id))];
+                assert_eq!(account[&id.0], (at as u16, parts));
             }
         }
         exchanged += herd.status().devices[0].wear.finished;

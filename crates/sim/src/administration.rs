@@ -1,5 +1,6 @@
 //! What administrators do in a run, as small data of a plan, and the words it becomes for a shard.
 
+use crate::drives::drive_name;
 use crate::plan::{ApplicationPlan, Lane, PlacementPlan, Plan, QosStep};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
@@ -195,6 +196,9 @@ pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> Vs
             true => PlacementIsolation::Persistent,
             false => PlacementIsolation::Initial,
         },
+        device: tenant.drives.iter().map(|drive| drive_name(*drive)).collect(),
+        parts: (tenant.drives.is_empty() && plan.system.drives.len() > 1)
+            .then_some(plan.system.drives.len() as _),
         reclaim_groups: if placement.groups { ReclaimGroups::Die } else { ReclaimGroups::One },
         ..VssdSpec::new(&name, &owner, tenant.isolation, over_provisioning_permille)
     };

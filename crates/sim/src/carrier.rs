@@ -1,20 +1,19 @@
-//! Who carries out the I/O that a device asks its driver for: a file in memory whose answers come late, or the model of a drive, with its
-//! power.
+//! Who carries out the I/O that devices ask their driver for: a file in memory whose answers come late, or models of drives.
 
+use crate::drives::Drives;
 use crate::memory_file::MemoryFile;
-use diecut_emulator::drive::{Drive, DriveFaults};
-use diecut_media::{Intent, IntentDone, IntentToken, IntentWork};
-use diecut_units::{Span, Time, checksum, checksum_append};
+use diecut_media::{Intent, IntentDone};
+use diecut_shard::DeviceIndex;
+use diecut_units::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
 
 /// See the module.
 pub enum Carrier {
     /// A file.
     File(Box<LateFile>),
-    /// A drive, whose lanes shards have.
-    Drive(Box<PoweredDrive>),
+    /// Drives, all of one shard, or one whose lanes shards have.
+    Drives(Box<Drives>),
 }
 
 impl Carrier {
@@ -28,18 +27,20 @@ impl Carrier {
     }
 
     /// A shard's device asks for something.
-    pub fn begin(&mut self, shard: u16, intent: Intent, now: Time) {
+    pub fn begin(&mut self, shard: u16, device: DeviceIndex, intent: Intent, now: Time) {
         match self {
             Carrier::File(file) => file.begin(shard, intent, now),
-            Carrier::Drive(drive) => drive.begin(shard, intent, now),
+            Carrier::Drives(drives) => drives.begin(shard, device, intent, now),
         }
     }
 
     /// What is answered by now to a shard.
-    pub fn take_done(&mut self, shard: u16, now: Time) -> Vec<IntentDone> {
+    pub fn take_done(&mut self, shard: u16, now: Time) -> Vec<(DeviceIndex, IntentDone)> {
         match self {
-            Carrier::File(file) => file.take_done(shard, now),
-            Carrier::Drive(drive) => drive.take_done(shard, now),
+            Carrier::File(file) => {
+                file.take_done(shard, now).into_iter().map(|done| (DeviceIndex(0), done)).collect()
+            }
+            Carrier::Drives(drives) => drives.take_done(shard, now),
         }
     }
 
@@ -47,22 +48,22 @@ impl Carrier {
     pub fn next_event(&self) -> Time {
         match self {
             Carrier::File(file) => file.under_way.iter().map(|(due, ..)| *due).min().unwrap_or(Time::NEVER),
-            Carrier::Drive(drive) => drive.next_event(),
+            Carrier::Drives(drives) => drives.next_event(),
         }
     }
 
-    /// The drive, if it is one.
-    pub fn drive(&self) -> Option<&PoweredDrive> {
+    /// The drives, if it has some.
+    pub fn drives(&self) -> Option<&Drives> {
         match self {
             Carrier::File(_) => None,
-            Carrier::Drive(drive) => Some(drive),
+            Carrier::Drives(drives) => Some(drives),
         }
     }
-    /// See [`Carrier::drive`].
-    pub fn drive_mut(&mut self) -> Option<&mut PoweredDrive> {
+    /// See [`Carrier::drives`].
+    pub fn drives_mut(&mut self) -> Option<&mut Drives> {
         match self {
             Carrier::File(_) => None,
-            Carrier::Drive(drive) => Some(drive),
+            Carrier::Drives(drives) => Some(drives),
         }
     }
 }
@@ -91,141 +92,5 @@ impl LateFile {
     fn take_done(&mut self, shard: u16, now: Time) -> Vec<IntentDone> {
         let due = self.under_way.extract_if(.., |(due, of, _)| *due <= now && *of == shard);
         due.map(|(.., done)| done).collect()
-    }
-}
-
-/// The model of a drive, and its power: at an operation that was agreed on it goes, and nothing is carried out or answered any more.
-pub struct PoweredDrive {
-    model: Drive,
-    is_powered: bool,
-    cut_at: Option<u64>,
-    /// Which shard asked, and how it calls its command, by the token that the drive knows.
-    asked: BTreeMap<u64, (u16, IntentToken)>,
-    next_token: u64,
-    /// Answers that their shards have not taken.
-    done: Vec<(u16, IntentDone)>,
-    /// Commands that it was given, and IUs to write among them.
-    operations: u64,
-    written_ius: u64,
-    /// It has no room until then.
-    full_until: Time,
-}
-
-impl PoweredDrive {
-    /// A drive with power.
-    pub fn new(model: Drive) -> PoweredDrive {
-        let (operations, written_ius, full_until) = (0, 0, Time::ZERO);
-        PoweredDrive {
-            model,
-            is_powered: true,
-            cut_at: None,
-            asked: BTreeMap::new(),
-            next_token: 0,
-            done: Vec::new(),
-            operations,
-            written_ius,
-            full_until,
-        }
-    }
-
-    fn begin(&mut self, shard: u16, intent: Intent, now: Time) {
-        if !self.is_powered {
-            return;
-        }
-        if let IntentWork::Write { parts, .. } = &intent.work {
-            self.written_ius += parts.iter().map(|part| part.len() as u64).sum::<u64>() / 4096;
-        }
-        self.asked.insert(self.next_token, (shard, intent.token));
-        self.model.submit(Intent { token: IntentToken(self.next_token), work: intent.work }, now);
-        self.next_token += 1;
-        self.operations += 1;
-        if self.cut_at.is_some_and(|nth| self.operations > nth) {
-            self.is_powered = false;
-        }
-    }
-
-    fn take_done(&mut self, shard: u16, now: Time) -> Vec<IntentDone> {
-        let mut done = Vec::new();
-        if self.is_powered {
-            self.model.faults_mut().is_full = now < self.full_until;
-            self.model.advance(now, &mut done);
-        }
-        self.done.extend(done.into_iter().map(|done| {
-            let (shard, token) = self.asked.remove(&done.token.0).expect("a drive answers what it was asked");
-            (shard, IntentDone { token, ..done })
-        }));
-        self.done.extract_if(.., |(of, _)| *of == shard).map(|(_, done)| done).collect()
-    }
-
-    fn next_event(&self) -> Time {
-        match self.is_powered {
-            true if self.done.is_empty() => self.model.next_event(),
-            true => Time::ZERO,
-            false => Time::NEVER,
-        }
-    }
-
-    /// What was asked for and not answered is forgotten.
-    fn forget(&mut self) {
-        self.asked.clear();
-        self.done.clear();
-    }
-
-    /// What goes wrong with it.
-    pub fn faults_mut(&mut self) -> &mut DriveFaults {
-        self.model.faults_mut()
-    }
-    /// Whether it has power.
-    pub fn is_powered(&self) -> bool {
-        self.is_powered
-    }
-    /// Whether nothing is under way.
-    pub fn is_idle(&self) -> bool {
-        self.done.is_empty() && self.model.next_event() == Time::NEVER
-    }
-    /// Commands that it was given.
-    pub fn operations(&self) -> u64 {
-        self.operations
-    }
-    /// IUs that it was given to write.
-    pub fn written_ius(&self) -> u64 {
-        self.written_ius
-    }
-    /// It has no room until then.
-    pub fn fill_until(&mut self, until: Time) {
-        self.full_until = until;
-    }
-    /// The power goes while its n-th command is under way.
-    pub fn cut_power_at(&mut self, operation: u64) {
-        self.cut_at = Some(operation);
-    }
-    /// The power goes now, or went at the operation that was agreed on.
-    pub fn power_cut(&mut self) {
-        self.is_powered = false;
-        self.forget();
-        self.model.cut();
-    }
-    /// Who asked is gone, and the drive goes on, if it has power.
-    pub fn process_death(&mut self) {
-        self.forget();
-        match self.is_powered {
-            true => self.model.process_death(),
-            false => self.model.cut(),
-        }
-    }
-    /// There is power (again), for the next server. A flush that was to fail does not.
-    pub fn power_on(&mut self) {
-        (self.is_powered, self.cut_at) = (true, None);
-        self.model.faults_mut().flush_failures = 0;
-    }
-
-    /// Over all that lies there and what it did.
-    pub fn hash(&self) -> u32 {
-        const PART_BYTES: u64 = 1 << 20;
-        let did = format!("{:?}", self.model.statistics());
-        let parts = (0..self.model.profile().size_bytes).step_by(PART_BYTES as usize);
-        parts.fold(checksum(did.as_bytes()), |hash, at| {
-            checksum_append(hash, &self.model.durable(at, PART_BYTES as usize))
-        })
     }
 }

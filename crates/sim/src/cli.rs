@@ -175,6 +175,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     shape.placement = arguments.placement;
     shape.qos_sets = arguments.qos_sets;
     shape.drive = arguments.drive;
+    shape.drives_max = if arguments.drive { DRIVES_MAX } else { shape.drives_max };
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -213,6 +214,9 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
 
 /// What runs where nothing says what.
 const SEEDS_UNASKED: (u64, u64) = (0, 50);
+
+/// Drives of a server with `--drive`, at most.
+pub const DRIVES_MAX: u16 = 4;
 
 /// The shape without what makes its seeds wide.
 fn plain(shape: Shape) -> Shape {
@@ -256,7 +260,12 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
 }
 
 fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, String> {
-    eprintln!("seed {}: {} steps, {} faults", plan.seed, plan.steps.len(), plan.faults.len());
+    let drives = match plan.system.drives.len() {
+        0 => String::new(),
+        1 => ", 1 drive".to_owned(),
+        count => format!(", {count} drives"),
+    };
+    eprintln!("seed {}: {} steps, {} faults{drives}", plan.seed, plan.steps.len(), plan.faults.len());
     marks::plant_mutant(arguments.mutant.as_deref());
     let outcome = if arguments.twice { run_twice(plan, factory) } else { run_guarded(plan, factory) };
     let good = outcome.violations.is_empty();

@@ -139,6 +139,7 @@ impl Door for DirectDoor {
                 Err(NamespaceError::CapacityExceeded | NamespaceError::NoRoom { .. }) => Err(HostError::Full),
                 Err(NamespaceError::ReadOnly { .. }) => Err(HostError::ReadOnly),
                 Err(NamespaceError::NoSuchNamespace) => Err(HostError::NoNamespace),
+                Err(NamespaceError::NotReady) => Err(HostError::NotReady),
                 Err(other) => Err(HostError::Other(other.to_string())),
             };
             self.deliver(HostAnswer { lane: waiting.lane, token: HostToken(token), result });

@@ -55,8 +55,10 @@ pub struct Shape {
     pub placement: bool,
     /// Whether vSSDs or volumes are in QoS sets.
     pub qos_sets: bool,
-    /// Whether the shard has a drive that hides its flash.
+    /// Whether the shard has drives that hide their flash.
     pub drive: bool,
+    /// It has so many of them at most.
+    pub drives_max: u16,
 }
 
 impl Default for Shape {
@@ -79,6 +81,7 @@ impl Default for Shape {
             placement: false,
             qos_sets: false,
             drive: false,
+            drives_max: 1,
         }
     }
 }
@@ -86,29 +89,30 @@ impl Default for Shape {
 /// The plan of a seed: two to four tenants, a storm that overwrites everything, at least one cut.
 pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6469_6563_7574);
-    let tenants = tenants(&mut random, shape);
+    let mut tenants = tenants(&mut random, shape);
     let steps = steps(&mut random, shape, &tenants);
     let faults = faults(&mut random, shape, &tenants, steps.len() as u64);
-    let drive = shape.drive.then(|| drive::drive(seed, shape.volume_ius));
-    let harm = drive.as_ref().filter(|_| shape.faults).map_or(Vec::new(), |drive| drive::harm(seed, drive));
-    let changes = shape.changes && !harm.iter().any(|fault| fault.loses_data());
-    let protected_memory = drive.is_none() && shape.protected_memory.unwrap_or(seed % 8 != 4);
+    let drives = if shape.drive { drive::drives(seed, shape.drives_max, &mut tenants) } else { Vec::new() };
+    let harm = if shape.drive && shape.faults { drive::harm(seed, &drives) } else { Vec::new() };
+    let changes = shape.changes && !harm.iter().any(|harm| harm.fault.loses_data());
+    let protected_memory = !shape.drive && shape.protected_memory.unwrap_or(seed % 8 != 4);
     let content = if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags };
     // Half of those without protected memory.
     let synced =
-        shape.hosts && shape.wide && !protected_memory && drive.is_none() && (seed / 16).is_multiple_of(2);
+        shape.hosts && shape.wide && !protected_memory && !shape.drive && (seed / 16).is_multiple_of(2);
     // Half of those that could not acknowledge at once otherwise.
-    let volatile_cache = match &drive {
-        Some(drive) => drive.volatile_cache,
-        None => !protected_memory && (seed / 8).is_multiple_of(2),
+    let volatile_cache = match &*drives {
+        [] => !protected_memory && (seed / 8).is_multiple_of(2),
+        drives => drives.iter().any(|drive| drive.volatile_cache),
     };
     let system = SystemPlan {
         profile: shape.profile.clone(),
         channels: None,
-        content: if synced || drive.is_some() { ContentKind::Bytes } else { content },
+        content: if synced || shape.drive { ContentKind::Bytes } else { content },
         protected_memory,
         synced,
-        drive,
+        drives,
+        orders: Vec::new(),
         volatile_cache,
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
@@ -151,7 +155,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     }
     // Two of three servers level wear. Comparisons of shares are of dies that do nothing else.
     if shape.drive {
-        drive::adapt(&mut plan, harm);
+        drive::adapt(&mut plan, harm, shape.faults);
     }
     let levels = shape.exchanges || seed % 3 != 1 && plan.saturation.is_none() && !shape.drive;
     if shape.hosts && shape.faults && levels {
@@ -217,7 +221,7 @@ fn add_controls(plan: &mut Plan) {
 /// Half of the servers have several shards in some of their lives, half of these on a wider device. Several need protected
 /// memory, or a drive.
 fn add_shards(plan: &mut Plan) {
-    if plan.system.drive.is_some() {
+    if !plan.system.drives.is_empty() {
         return drive::add_shards(plan);
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7368_6172_6473);
@@ -332,6 +336,7 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 asks_for_events_after_ns: 0,
                 of: None,
                 placement: None,
+                drives: Vec::new(),
             }
         })
         .collect()

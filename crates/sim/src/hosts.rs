@@ -224,6 +224,7 @@ fn error_of(status: Status) -> HostError {
         (Status::NAMESPACE_WRITE_PROTECTED, HostError::ReadOnly),
         (Status::INVALID_NAMESPACE_OR_FORMAT, HostError::NoNamespace),
         (Status::SANITIZE_IN_PROGRESS, HostError::Sanitizing),
+        (Status::NAMESPACE_NOT_READY, HostError::NotReady),
     ];
     let found = known.into_iter().find(|(code, _)| status.same_code(*code));
     found.map_or_else(|| HostError::Other(status.to_string()), |(_, error)| error)

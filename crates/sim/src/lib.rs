@@ -21,8 +21,9 @@
 //! several shards: after any round of one that began it). A plan can let commands in through a `door` below the target
 //! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
 //!
-//! With [`plan::SystemPlan::drive`] there is one shard over a model of a drive that hides its flash (`carrier`): hosts are told of its volatile
-//! cache, and a cut takes any subset of the sectors that no flush covers.
+//! With [`plan::SystemPlan::drives`] there is one shard over models of drives that hide their flash (`drives`): hosts are told of their volatile
+//! caches, and a cut takes any subset of the sectors that no flush covers, of each drive for itself. vSSDs lie on one of them or on several; drives
+//! go while they are served, do not answer for a while, change places, and are missing at a start.
 //!
 //! In every fourth seed one or two vSSDs are used by applications at erase blocks ([`plan::ApplicationPlan`]): `attachments` hands their
 //! entries to the shards as the reactor does, [`holdings`] knows what they must find.
@@ -52,6 +53,7 @@ pub mod cli;
 pub mod complete;
 mod direct_door;
 mod door;
+mod drives;
 pub mod erasure;
 pub mod existing;
 mod failures;

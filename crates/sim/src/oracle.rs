@@ -209,21 +209,24 @@ struct VolumeHistory {
     reads: BTreeSet<u64>,
     /// IUs that the medium lost and that nobody wrote since: reads of them fail.
     lost: BTreeSet<u64>,
+    /// Of those under way, the ones that were answered "not ready", and when: a flush that comes later finds them ended.
+    left: BTreeMap<u32, u64>,
+    /// Whether what is acknowledged may wait in a cache.
+    volatile_cache: bool,
 }
 
 /// The oracle of all volumes.
 #[derive(Debug)]
 pub struct Oracle {
     stamp: u64,
-    volatile_cache: bool,
     last_crash: Option<(u64, Crash)>,
     volumes: BTreeMap<VolumeNumber, VolumeHistory>,
 }
 
 impl Oracle {
-    /// An oracle of fresh volumes, which read as zeros. With `volatile_cache`, only flush and FUA make
+    /// An oracle of fresh volumes of so many IUs, which read as zeros. Of one with a volatile cache, only flush and FUA make
     /// durable; without, an acknowledgement does.
-    pub fn new(volumes: impl IntoIterator<Item = (VolumeNumber, u64)>, volatile_cache: bool) -> Oracle {
+    pub fn new(volumes: impl IntoIterator<Item = (VolumeNumber, u64, bool)>) -> Oracle {
         let initial = Candidate {
             version: 0,
             value: Value::Zeros,
@@ -235,7 +238,7 @@ impl Oracle {
         };
         let volumes = volumes
             .into_iter()
-            .map(|(number, iu_count)| {
+            .map(|(number, iu_count, volatile_cache)| {
                 let history = VolumeHistory {
                     next_version: 1,
                     cells: vec![vec![initial]; iu_count as usize],
@@ -243,11 +246,13 @@ impl Oracle {
                     volatile: BTreeMap::new(),
                     reads: BTreeSet::new(),
                     lost: BTreeSet::new(),
+                    left: BTreeMap::new(),
+                    volatile_cache,
                 };
                 (number, history)
             })
             .collect();
-        Oracle { stamp: 1, volatile_cache, last_crash: None, volumes }
+        Oracle { stamp: 1, last_crash: None, volumes }
     }
 
     fn tick(&mut self) -> u64 {
@@ -297,8 +302,8 @@ impl Oracle {
     /// The write was acknowledged. `force_unit_access` makes it durable at once.
     pub fn acknowledge_write(&mut self, write: WriteId, force_unit_access: bool) {
         let now = self.tick();
-        let volatile = self.volatile_cache && !force_unit_access;
         let history = self.volume(write.volume);
+        let volatile = history.volatile_cache && !force_unit_access;
         let state = history.under_way.remove(&write.version).expect("a write ends once");
         if volatile {
             history.volatile.insert(write.version, (state.range, now));
@@ -362,6 +367,12 @@ impl Oracle {
         self.volume(write.volume).end_unknown(write.version, now);
     }
 
+    /// The write was not ready: it may be carried out later, but before anything that comes after a flush which is answered.
+    pub fn leave_write(&mut self, write: WriteId) {
+        let now = self.tick();
+        self.volume(write.volume).left.insert(write.version, now);
+    }
+
     /// A flush is issued; give the stamp back when it is acknowledged.
     pub fn begin_flush(&mut self) -> u64 {
         self.tick()
@@ -369,7 +380,11 @@ impl Oracle {
 
     /// The flush was acknowledged: whatever was acknowledged before it was issued is durable.
     pub fn acknowledge_flush(&mut self, volume: VolumeNumber, issued: u64) {
+        let now = self.tick();
         let history = self.volume(volume);
+        for (version, _) in history.left.extract_if(.., |_, left| *left < issued).collect::<Vec<_>>() {
+            history.end_unknown(version, now);
+        }
         let covered: Vec<u32> =
             history.volatile.iter().filter(|(_, (_, acked))| *acked < issued).map(|(v, _)| *v).collect();
         for version in covered {
@@ -410,8 +425,8 @@ impl Oracle {
     pub fn crash(&mut self, crash: Crash) {
         let now = self.tick();
         self.last_crash = Some((now, crash));
-        let volatile_cache = self.volatile_cache;
         for history in self.volumes.values_mut() {
+            let volatile_cache = history.volatile_cache;
             history.reads.clear();
             let versions: Vec<u32> = history.under_way.keys().copied().collect();
             for version in versions {
@@ -456,9 +471,9 @@ impl Oracle {
     ) -> Vec<Violation> {
         let now = self.tick();
         let last_crash = self.last_crash;
-        let volatile_cache = self.volatile_cache;
         let mut violations = Vec::new();
         let history = self.volume(range.volume);
+        let volatile_cache = history.volatile_cache;
         history.reads.remove(&read.0);
         if data.len() != range.count as usize * bytes_per_iu {
             let detail = format!("{range:?}: {} bytes instead of {} IUs", data.len(), range.count);
@@ -628,7 +643,7 @@ mod test {
     const LANE: Lane = Lane(0);
 
     fn oracle(volatile: bool) -> Oracle {
-        Oracle::new([(A, 8), (B, 8)], volatile)
+        Oracle::new([(A, 8, volatile), (B, 8, volatile)])
     }
     fn at(first: u64) -> Range {
         Range { volume: A, first, count: 1 }

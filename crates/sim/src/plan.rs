@@ -10,7 +10,7 @@ use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
-pub use drive::{DriveFault, DriveLie, DrivePlan};
+pub use drive::{DriveFault, DriveHarm, DriveLie, DrivePlan};
 pub use erasure::ErasurePlan;
 pub use placement::{PlacementPlan, PlacementStep, group_of, pid_of, placed_by};
 pub use qos::{DevicePlan, QosPlan, QosSetPlan, QosStep, set_name};
@@ -223,9 +223,18 @@ pub struct SystemPlan {
     /// leaves any part of what no sync covers. Only with bytes as content and without protected memory.
     #[serde(default)]
     pub synced: bool,
-    /// A drive that hides its flash, in place of NAND. Only with bytes as content, without protected memory, and with one shard.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drive: Option<DrivePlan>,
+    /// Drives that hide their flash, in place of NAND. Only with bytes as content, without protected memory, and with one shard.
+    #[serde(
+        default,
+        alias = "drive",
+        deserialize_with = "drive::one_or_several",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub drives: Vec<DrivePlan>,
+    /// Drives that are given to the server at each of its starts, in this order, round and round; absent: all, as they are numbered. Those
+    /// that are not named are missing at that start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<Vec<u16>>,
     /// Whether acknowledged writes may wait in a cache that a power cut empties.
     pub volatile_cache: bool,
     /// Whether the network delivers segments whole and at once (`false`: cut, delayed and lost by the seed).
@@ -304,6 +313,9 @@ pub struct TenantPlan {
     /// Reclaim unit handles of its vSSD; absent: it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementPlan>,
+    /// Drives that its vSSD has a part on each, in the order in which they take turns; none named: all, as the server likes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<u16>,
 }
 
 impl TenantPlan {
@@ -654,14 +666,14 @@ pub enum FaultKind {
         die: u16,
     },
     /// Something of a drive.
-    Drive(DriveFault),
+    Drive(DriveHarm),
 }
 
 impl FaultKind {
     /// Whether data without redundancy may be lost to it, so that reads may fail (but never lie).
     pub fn loses_data(self) -> bool {
         match self {
-            FaultKind::Drive(fault) => fault.loses_data(),
+            FaultKind::Drive(harm) => harm.fault.loses_data(),
             _ => matches!(
                 self,
                 FaultKind::ReadFailure { .. } | FaultKind::SilentFlip { .. } | FaultKind::DieOffline { .. }
@@ -705,7 +717,12 @@ impl Plan {
                 what,
                 FaultKind::ProgramFailure { .. }
                     | FaultKind::EraseFailure { .. }
-                    | FaultKind::Drive(DriveFault::Unwritable { .. } | DriveFault::FlushFails)
+                    | FaultKind::Drive(DriveHarm {
+                        fault: DriveFault::Unwritable { .. }
+                            | DriveFault::FlushFails
+                            | DriveFault::Goes { .. },
+                        ..
+                    })
             )
         };
         self.faults.iter().any(|fault| wears(fault.what))
@@ -713,7 +730,8 @@ impl Plan {
     /// Whether the drive lies, so that after a restart nothing is certain but that what is read was once written there, and whether
     /// there is a server at all.
     pub fn drive_lies(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault.what, FaultKind::Drive(DriveFault::Lies(_))))
+        let lies = |what: FaultKind| matches!(what, FaultKind::Drive(harm) if matches!(harm.fault, DriveFault::Lies(_)));
+        self.faults.iter().any(|fault| lies(fault.what))
     }
     /// Whether catalog and block states may be lost, so that the system says that it cannot open.
     pub fn loses_system_data(&self) -> bool {

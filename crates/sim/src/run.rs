@@ -10,6 +10,7 @@ mod applications;
 mod erasing;
 mod losses;
 mod placing;
+mod presence;
 mod purpose;
 mod room;
 mod saturation;
@@ -18,7 +19,7 @@ mod siege;
 
 use crate::administration::Change;
 use crate::oracle::{Certain, Crash, Finding, Oracle, Violation};
-use crate::plan::{Action, ContentKind, DriveFault, FaultKind, Lane, Plan, PlannedFault, Range, When};
+use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, VolumePlan, When};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
 use administrator::{Administrator, Sight};
@@ -28,6 +29,7 @@ use diecut_units::{ContentMode, Span, Time, checksum, mark};
 use erasing::Erasing;
 pub use placing::PlacementLooks;
 use placing::Placing;
+use presence::Presence;
 use purpose::Purpose;
 pub use shaped::QosLooks;
 use shaped::Shaped;
@@ -106,6 +108,15 @@ struct Pending {
     sight: Sight,
 }
 
+/// A command that was answered, for people.
+#[derive(Clone, Copy)]
+struct Asked {
+    token: HostToken,
+    lane: Lane,
+    what: &'static str,
+    range: Option<Range>,
+}
+
 struct LaneState {
     /// Reads of everything after a crash; they come before the steps.
     read_back: VecDeque<Action>,
@@ -165,11 +176,7 @@ struct Runner<'a> {
     kept: BTreeSet<Lane>,
     trace: u64,
     outcome: Outcome,
-    /// A flush of the drive fails or failed since the server started.
-    flush_fails: bool,
-    /// The drive lies, and since then the server started again: what it finds may be older than was promised.
-    lies: bool,
-    is_in_doubt: bool,
+    presence: Presence,
     stop: bool,
 }
 
@@ -216,7 +223,8 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         ),
     });
     let administrator = Administrator::of(plan, system.existing());
-    let oracle = Oracle::new(plan.volumes().map(|v| (v.number, v.iu_count)), plan.system.volatile_cache);
+    let of_oracle = |v: VolumePlan| (v.number, v.iu_count, plan.has_volatile_cache(plan.owner(v.number)));
+    let oracle = Oracle::new(plan.volumes().map(of_oracle));
     let mut runner = Runner {
         plan,
         system,
@@ -243,9 +251,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         kept: BTreeSet::new(),
         trace: 0xcbf2_9ce4_8422_2325,
         outcome: Outcome::default(),
-        flush_fails: false,
-        lies: false,
-        is_in_doubt: false,
+        presence: Presence::of(plan),
         stop: false,
     };
     runner.go();
@@ -265,6 +271,7 @@ impl Runner<'_> {
     fn go(&mut self) {
         // Storm.
         self.drive();
+        self.gather_drives();
         self.overwrite_until_cleaned();
         // Calm: no new faults; everything is readable, then at rest.
         self.faults.clear();
@@ -343,16 +350,12 @@ impl Runner<'_> {
         self.report(Violation::seen(finding, detail));
     }
 
-    /// Whether what is asked for may fail because of what the plan does to the medium.
-    fn may_lose_data(&self) -> bool {
-        let loses = |fault: &PlannedFault| match fault.what {
-            FaultKind::Drive(DriveFault::FlushFails) => self.flush_fails,
-            what => what.loses_data(),
-        };
-        self.plan.faults.iter().any(loses)
+    fn report(&mut self, violation: Violation) {
+        self.report_beside(violation, self.presence.is_any_in_doubt());
     }
 
-    fn report(&mut self, violation: Violation) {
+    /// `is_in_doubt`: what it is about may be older than was promised.
+    fn report_beside(&mut self, violation: Violation, is_in_doubt: bool) {
         let is_older = matches!(
             violation.finding,
             Finding::LostAfterProcessDeath
@@ -361,7 +364,7 @@ impl Runner<'_> {
                 | Finding::Resurrected
                 | Finding::WrongAnswer
         );
-        if self.is_in_doubt && is_older {
+        if is_in_doubt && is_older {
             return mark!("run: a drive that lied lost what it had promised");
         }
         self.stop |= violation.finding == Finding::Liveness;
@@ -517,11 +520,7 @@ impl Runner<'_> {
                     self.no_room_until = self.no_room_until.max(self.now + Span(span_ns));
                     self.system.lose_room(self.no_room_until);
                 }
-                FaultKind::Drive(fault) => {
-                    self.flush_fails |= fault == DriveFault::FlushFails;
-                    self.lies |= matches!(fault, DriveFault::Lies(_));
-                    self.system.harm_drive(fault, self.now);
-                }
+                FaultKind::Drive(harm) => self.harm_drive(harm),
                 FaultKind::HalfOpen { lane } => {
                     self.outcome.connections_lost += 1;
                     self.system.vanish(lane, self.now);
@@ -545,8 +544,6 @@ impl Runner<'_> {
         if !std::mem::take(&mut self.has_written) {
             mark!("run: restarted without a write between");
         }
-        self.flush_fails = false;
-        self.is_in_doubt |= self.lies;
         self.erasing.crashes(self.system);
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
@@ -561,6 +558,8 @@ impl Runner<'_> {
         }
         self.record(0xdead);
         self.now += Span::from_millis(1);
+        let order = self.presence.begin_life(self.plan);
+        self.system.give_drives(order);
         match self.system.restart(self.now) {
             Ok(()) => self.failed_restarts = 0,
             Err(error) => {
@@ -795,6 +794,13 @@ impl Runner<'_> {
             Err(error) => self.record(u64::from(checksum(format!("{error:?}").as_bytes())) | 1 << 40),
         }
         let error = answer.result.as_ref().err().cloned();
+        let (lane, issued) = (pending.lane, pending.issued);
+        let was_away = self.presence.was_away(self.plan, lane, issued);
+        if answer.result.is_ok() && self.presence.is_away(self.plan, lane, issued, self.now) {
+            let detail =
+                format!("command {} of lane {} was carried out without its drive", answer.token.0, lane.0);
+            self.found(Finding::WrongAnswer, detail);
+        }
         let unseen = error == Some(HostError::NoNamespace) && pending.may_be_refused();
         if answer.result.is_ok() && pending.sight == Sight::No {
             let detail =
@@ -802,6 +808,8 @@ impl Runner<'_> {
             self.found(Finding::WrongAnswer, detail);
         }
         let reads = pending.purpose.reads();
+        let (what, range) = (pending.purpose.name(), reads.map(|(range, _)| range));
+        let asked = Asked { token: answer.token, lane, what, range };
         let may_fail = error == Some(HostError::Unrecovered)
             && reads.is_some_and(|(range, id)| self.oracle.may_fail(range, id));
         if let Some((range, id)) = reads
@@ -846,8 +854,14 @@ impl Runner<'_> {
                     self.oracle.acknowledge_flush(volume, issued);
                 }
             }
+            (Purpose::Write { id, .. }, Err(HostError::NotReady)) if was_away => {
+                mark!("run: a write is not ready");
+                // It may be carried out when its drive is back.
+                self.oracle.leave_write(id);
+            }
+            (_, Err(HostError::NotReady)) if was_away => {}
             (Purpose::ShutDown { .. }, Err(_)) => {
-                self.unexpected(answer.token, error, self.may_lose_data());
+                self.unexpected(asked, error, self.may_lose_data(lane) || was_away);
             }
             (Purpose::Write { id, .. }, Err(HostError::NoNamespace)) if unseen => {
                 self.oracle.refuse_write(id)
@@ -860,21 +874,27 @@ impl Runner<'_> {
             }
             (Purpose::Flush { .. }, Err(HostError::Full)) if pending.issued <= self.no_room_until => {}
             (Purpose::Write { id, .. }, Err(HostError::Full)) => {
-                self.oracle.refuse_write(id);
+                let is_gone = self.presence.is_gone(self.plan, lane);
+                if is_gone {
+                    self.oracle.give_up_write(id)
+                } else {
+                    self.oracle.refuse_write(id)
+                }
                 let may_be_full = self.system.may_be_full(answer.lane) || self.may_fill_a_group(answer.lane);
-                self.unexpected(answer.token, error, may_be_full);
+                self.unexpected(asked, error, may_be_full || is_gone);
             }
             (Purpose::Write { id, .. }, Err(_)) => {
                 self.oracle.give_up_write(id);
-                self.unexpected(answer.token, error, self.may_lose_data());
+                self.unexpected(asked, error, self.may_lose_data(lane));
             }
             (Purpose::Read { range, id }, Ok(data)) => {
                 let violations = self.oracle.check_read(range, id, &data, self.mode.bytes_per_iu());
-                violations.into_iter().for_each(|violation| self.report(violation));
+                let is_in_doubt = self.presence.is_in_doubt(self.plan, lane);
+                violations.into_iter().for_each(|violation| self.report_beside(violation, is_in_doubt));
             }
             (Purpose::Read { range, .. }, Err(_)) => {
                 let is_lost = error == Some(HostError::Unrecovered) && self.oracle.is_lost(range);
-                self.unexpected(answer.token, error, self.may_lose_data() || is_lost);
+                self.unexpected(asked, error, self.may_lose_data(lane) || is_lost);
             }
             (Purpose::Flush { volume, issued }, Ok(_)) => {
                 self.flushes_answered += 1;
@@ -889,23 +909,24 @@ impl Runner<'_> {
                     Err(HostError::CompareFailure) => {
                         self.found(Finding::WrongAnswer, format!("{range:?} differs from what it must be"));
                     }
-                    Err(_) => self.unexpected(answer.token, error, self.may_lose_data()),
+                    Err(_) => self.unexpected(asked, error, self.may_lose_data(lane)),
                 }
             }
             (Purpose::HandleStatus { volume }, Ok(page)) => self.handles_told(volume, &page),
             (Purpose::HandleStatus { .. } | Purpose::HandleUpdate, Err(_)) => {
-                self.unexpected(answer.token, error, false);
+                self.unexpected(asked, error, false);
             }
             (Purpose::Verify { .. } | Purpose::HandleUpdate, Ok(_)) => {}
             (Purpose::Flush { .. } | Purpose::Verify { .. }, Err(_)) => {
-                self.unexpected(answer.token, error, self.may_lose_data());
+                self.unexpected(asked, error, self.may_lose_data(lane));
             }
         }
     }
 
-    fn unexpected(&mut self, token: HostToken, error: Option<HostError>, allowed: bool) {
+    fn unexpected(&mut self, asked: Asked, error: Option<HostError>, allowed: bool) {
         if !allowed {
-            let detail = format!("command {}: {error:?}", token.0);
+            let Asked { token, lane, what, range } = asked;
+            let detail = format!("command {}: {error:?} ({what} {range:?} of lane {})", token.0, lane.0);
             self.report(Violation::said(Finding::UnexpectedError, detail));
         }
     }

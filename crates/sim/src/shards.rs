@@ -3,14 +3,15 @@
 //!
 //! Not known here: hosts. Whoever drives the shards takes their actions, but those between shards.
 
-use crate::carrier::{Carrier, PoweredDrive};
+use crate::carrier::Carrier;
+use crate::drives::Drives;
 use diecut_devices::Device;
 use diecut_media::Media;
 use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
     ShardMessage,
 };
-use diecut_shard::{DeviceIndex, Seat, Shard, ShardConfig, divide, gather};
+use diecut_shard::{DeviceConfig, DeviceIndex, Seat, Shard, ShardConfig, divide, gather};
 use diecut_units::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -43,23 +44,28 @@ pub struct Shards {
 impl Shards {
     /// So many shards over a device.
     pub fn new(device: Device, config: &ShardConfig, count: u16, seed: u64, now: Time) -> Shards {
-        Shards::with(device, Carrier::file(seed), config, count, seed, now)
+        Shards::with(vec![(device, config.device())], Carrier::file(seed), config, count, seed, now)
     }
 
-    /// So many shards over a device, and who carries out what it asks for.
+    /// One shard over devices, or several over one, and who carries out what these ask for.
     pub fn with(
-        device: Device,
+        mut devices: Vec<(Device, DeviceConfig)>,
         carrier: Carrier,
         config: &ShardConfig,
         count: u16,
         seed: u64,
         now: Time,
     ) -> Shards {
-        let open = |(seat, part): (Seat, Device)| Shard::seated(part, config.clone(), seat, now);
+        let (divided, own) = devices.remove(0);
+        let open = |(seat, part): (Seat, Device)| {
+            let whole = devices.extract_if(.., |_| seat.index == ShardIndex(0));
+            let all = [(part, own.clone())].into_iter().chain(whole).collect();
+            Shard::over(all, config.clone(), seat, now)
+        };
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264);
         let laggard = (count > 1 && random.random_ratio(1, 3)).then(|| random.random_range(0..count));
         Shards {
-            shards: divide(device, count).into_iter().map(open).collect(),
+            shards: divide(divided, count).into_iter().map(open).collect(),
             queues: BTreeMap::new(),
             random,
             laggard,
@@ -78,10 +84,10 @@ impl Shards {
         self.into_parts().0
     }
 
-    /// The same, and who carries out what it asks for. Of a drive, whose medium is made anew at each start, what the first shard had.
+    /// The same, and who carries out what they ask for. Of drives, whose media are made anew at each start, what the first shard had of the first one.
     pub fn into_parts(mut self) -> (Device, Carrier) {
-        if self.carrier.drive().is_some() {
-            return (self.shards.remove(0).into_media(), self.carrier);
+        if self.carrier.drives().is_some() {
+            return (self.shards.remove(0).into_all_media().remove(0), self.carrier);
         }
         let told = self.queues.into_values().flatten().filter_map(|(_, carried)| match carried {
             Carried::Told(message) => Some(message),
@@ -90,13 +96,13 @@ impl Shards {
         (gather(self.shards, told), self.carrier)
     }
 
-    /// The drive under them, if it is one.
-    pub fn drive(&self) -> Option<&PoweredDrive> {
-        self.carrier.drive()
+    /// The drives under them, if these are some.
+    pub fn drives(&self) -> Option<&Drives> {
+        self.carrier.drives()
     }
-    /// See [`Shards::drive`].
-    pub fn drive_mut(&mut self) -> Option<&mut PoweredDrive> {
-        self.carrier.drive_mut()
+    /// See [`Shards::drives`].
+    pub fn drives_mut(&mut self) -> Option<&mut Drives> {
+        self.carrier.drives_mut()
     }
 
     /// A shard that is not the first one failed: it begins again by itself, after what it had `told` the others.
@@ -161,8 +167,8 @@ impl Shards {
     }
     /// Lets a shard work.
     pub fn work(&mut self, shard: u16, now: Time, actions: &mut Vec<Action>) {
-        for done in self.carrier.take_done(shard, now) {
-            self.shards[usize::from(shard)].handle(Event::IoDone(DeviceIndex(0), done), now, actions);
+        for (device, done) in self.carrier.take_done(shard, now) {
+            self.shards[usize::from(shard)].handle(Event::IoDone(device, done), now, actions);
         }
         self.at(shard).work(now, actions);
         self.send(shard, now, actions);
@@ -183,8 +189,8 @@ impl Shards {
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
         let wanted: Vec<Action> = actions.extract_if(.., |action| matches!(action, Action::Io(..))).collect();
         for action in wanted {
-            let Action::Io(_, intent) = action else { unreachable!("asked for") };
-            self.carrier.begin(from, intent, now);
+            let Action::Io(device, intent) = action else { unreachable!("asked for") };
+            self.carrier.begin(from, device, intent, now);
         }
         // What is said after a connection or an application was given away arrives after it.
         let is_given = |action: &Action| {
@@ -262,7 +268,7 @@ impl Shards {
                 && shard.media().as_emulated().is_none_or(diecut_emulator::Device::is_idle)
                 && exchanges(shard)
         };
-        let is_idle = self.drive().is_none_or(PoweredDrive::is_idle);
+        let is_idle = self.drives().is_none_or(Drives::is_idle);
         is_idle && self.shards.iter().all(rests) && self.queues.values().all(VecDeque::is_empty)
     }
 
@@ -271,10 +277,16 @@ impl Shards {
         let mut wrong = Vec::new();
         let account = self.lead().account();
         for (at, shard) in self.shards.iter().enumerate() {
-            for id in shard.pool().vssd_ids() {
-                let (is, kept) = ((at as u16, shard.pool().places_of(id)), account.get(&id.0));
-                if kept != Some(&is) {
-                    wrong.push(format!("vSSD {} is at {is:?}, but the first shard knows {kept:?}", id.0));
+            for device in (0..shard.device_count()).map(DeviceIndex) {
+                let pool = shard.pool_of(device);
+                for id in pool.vssd_ids() {
+                    let (is, kept) = (pool.places_of(id), account.get(&id.0));
+                    let kept = kept.filter(|(on, _)| usize::from(*on) == at).map(|(_, parts)| parts);
+                    if !kept.is_some_and(|parts| parts.contains(&(device, is.clone()))) {
+                        let place = format!("{is:?} of device {} on shard {at}", device.0);
+                        wrong
+                            .push(format!("vSSD {} is at {place}, but the first shard knows {kept:?}", id.0));
+                    }
                 }
             }
         }
@@ -283,36 +295,36 @@ impl Shards {
 
     /// Whether the medium has power.
     pub fn is_powered(&self) -> bool {
-        match self.drive() {
-            Some(drive) => drive.is_powered(),
+        match self.drives() {
+            Some(drives) => drives.is_powered(),
             None => self.shards.iter().all(|shard| shard.media().emulated().is_powered()),
         }
     }
     /// The power goes.
     pub fn power_cut(&mut self, now: Time) {
-        match self.carrier.drive_mut() {
-            Some(drive) => drive.power_cut(),
+        match self.carrier.drives_mut() {
+            Some(drives) => drives.power_cut(),
             None => self.all_mut().for_each(|shard| shard.media_mut().emulated_mut().power_cut(now)),
         }
     }
     /// The process goes.
     pub fn process_death(&mut self, now: Time) {
-        match self.carrier.drive_mut() {
-            Some(drive) => drive.process_death(),
+        match self.carrier.drives_mut() {
+            Some(drives) => drives.process_death(),
             None => self.all_mut().for_each(|shard| shard.media_mut().emulated_mut().process_death(now)),
         }
     }
-    /// Operations of the medium since the shards were opened, and before on the first one's part of it, or on the drive.
+    /// Operations of the medium since the shards were opened, and before on the first one's part of it, or on drives.
     pub fn media_operations(&self) -> u64 {
-        match self.drive() {
-            Some(drive) => drive.operations(),
+        match self.drives() {
+            Some(drives) => drives.operations(),
             None => self.shards.iter().map(|shard| shard.media().emulated().operations()).sum(),
         }
     }
-    /// IUs that chips programmed, and erases; of a drive what it was given to write, and no erases.
+    /// IUs that chips programmed, and erases; of drives what they were given to write, and no erases.
     pub fn chips(&self) -> (u64, u64) {
-        if let Some(drive) = self.drive() {
-            return (drive.written_ius(), 0);
+        if let Some(drives) = self.drives() {
+            return (drives.written_ius(), 0);
         }
         let each = self.shards.iter().map(|shard| shard.media().emulated().statistics());
         each.fold((0, 0), |sum, one| (sum.0 + one.programmed_bytes / 4096, sum.1 + one.erases))

@@ -3,7 +3,7 @@
 
 use crate::guard::{Factory, run_guarded};
 use crate::oracle::Violation;
-use crate::plan::{Action, Aftermath, Plan};
+use crate::plan::{Action, Aftermath, FaultKind, Plan, SystemPlan};
 use crate::run::Outcome;
 
 /// A smaller plan that fails the same way, and how many runs it took.
@@ -61,6 +61,33 @@ fn remove<T>(list: &mut Vec<T>, at: usize) -> bool {
     is_there
 }
 
+/// The plan with a drive less. vSSDs that lay there alone lie on the one that has its number then, or on the last one.
+fn without_drive(plan: &Plan, drive: u16) -> Plan {
+    let mut plan = plan.clone();
+    plan.system.drives.remove(usize::from(drive));
+    let last = plan.system.drives.len() as u16 - 1;
+    let moved = |number: &u16| if *number > drive { number - 1 } else { *number };
+    let without =
+        |list: &[u16]| list.iter().filter(|number| **number != drive).map(moved).collect::<Vec<_>>();
+    for tenant in plan.tenants.iter_mut().filter(|tenant| !tenant.drives.is_empty()) {
+        tenant.drives = without(&tenant.drives);
+        if tenant.drives.is_empty() {
+            tenant.drives.push(drive.min(last));
+        }
+    }
+    plan.system.orders.iter_mut().for_each(|order| *order = without(order));
+    // A pool that has too few of its drives does not open.
+    let enough = |order: &Vec<u16>| 2 * order.len() > usize::from(last) + 1;
+    plan.system.orders.retain(enough);
+    plan.faults.retain(|fault| !matches!(fault.what, FaultKind::Drive(harm) if harm.drive == drive));
+    for fault in &mut plan.faults {
+        if let FaultKind::Drive(harm) = &mut fault.what {
+            harm.drive = moved(&harm.drive);
+        }
+    }
+    plan
+}
+
 impl Shrinker<'_> {
     fn spent(&self) -> bool {
         self.runs >= self.runs_max
@@ -113,6 +140,7 @@ impl Shrinker<'_> {
                 break;
             }
         }
+        self.drop_drives();
         let mut index = 0;
         while index < self.best.faults.len() {
             let mut plan = self.best.clone();
@@ -120,6 +148,21 @@ impl Shrinker<'_> {
             if !self.try_plan(plan) {
                 index += 1;
             }
+        }
+    }
+
+    /// One drive after the other goes, with what goes wrong with it; and the rest are given in one order, and none is missing.
+    fn drop_drives(&mut self) {
+        let plan = self.best.clone();
+        let system = SystemPlan { orders: Vec::new(), ..plan.system.clone() };
+        self.try_plan(Plan { system, ..plan });
+        let mut drive = 0;
+        while usize::from(drive) < self.best.system.drives.len() && self.best.system.drives.len() > 1 {
+            let plan = without_drive(&self.best, drive);
+            if self.spent() {
+                return;
+            }
+            drive += u16::from(!self.try_plan(plan));
         }
     }
 
@@ -192,6 +235,36 @@ impl Shrinker<'_> {
                 range.count = 1;
             }
             self.try_plan(plan);
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::generate::{Shape, generate};
+    use crate::plan::Lane;
+
+    /// Goal: a plan without one of its drives is a plan. Method: drives are taken out one by one until one is left.
+    #[test]
+    fn a_plan_without_a_drive_is_whole() {
+        let shape = Shape { drive: true, drives_max: 4, ..crate::stack::shape() };
+        for seed in 0..60 {
+            let mut plan = generate(seed, &shape);
+            while plan.system.drives.len() > 1 {
+                let before = plan.system.drives.len();
+                plan = without_drive(&plan, (seed % before as u64) as u16);
+                let count = plan.system.drives.len();
+                assert_eq!(count, before - 1);
+                assert!(plan.system.orders.iter().all(|order| 2 * order.len() > count));
+                assert_eq!(plan.drives_at(0).len(), count);
+                for lane in (0..plan.tenants.len() as u8).map(Lane) {
+                    let on = plan.drives_of(lane);
+                    assert!(!on.is_empty() && on.iter().all(|drive| usize::from(*drive) < count));
+                }
+                let is_there = |what: FaultKind| !matches!(what, FaultKind::Drive(harm) if usize::from(harm.drive) >= count);
+                assert!(plan.faults.iter().all(|fault| is_there(fault.what)));
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! several shards, and an emulated device with faults.
 
 mod again;
-mod on_a_drive;
+mod on_drives;
 
 use crate::administration::{
     Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, volume_name, vssd_spec,
@@ -16,7 +16,7 @@ use crate::existing::{Existing, Subsystem, Volume};
 use crate::failures::Failures;
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
-use crate::plan::{ContentKind, DriveFault, FaultKind, Lane, Plan, QosPlan, Siege};
+use crate::plan::{ContentKind, DriveHarm, FaultKind, Lane, Plan, QosPlan, Siege};
 use crate::shards::{Carried, Shards, arrival};
 use crate::system::{
     Accounting, HostAnswer, HostCommand, HostToken, PlacedUnit, PlacementStatistics, System, Wear,
@@ -30,9 +30,10 @@ use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, Drive, Event};
 use diecut_shard::notice::Notice;
 use diecut_shard::{
-    AdmissionConfig, AnchorPace, CostModel, DieWear, PlantedPanic, PoolConfig, ShardConfig, SwapRule,
+    AdmissionConfig, AnchorPace, CostModel, DeviceConfig, DeviceIndex, DieWear, PlantedPanic, PoolConfig,
+    ShardConfig, SwapRule,
 };
-use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
+use diecut_units::{BlockIndex, ContentMode, Geometry, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;
 
@@ -111,6 +112,8 @@ pub struct Stack {
     tight: Vec<Lane>,
     /// Shards that failed.
     failures: Failures,
+    /// Drives that the server, or the next one, is given, in this order.
+    given: Vec<u16>,
     /// Why it does not open, on a drive that lost or lied about what it needs.
     told_loss: Option<String>,
 }
@@ -144,14 +147,15 @@ fn emulated(plan: &Plan) -> Result<Device, String> {
     Ok(device)
 }
 
-/// The same for each of so many shards.
-fn config(plan: &Plan, device: &Device, shards: u16) -> ShardConfig {
-    let geometry = device.geometry();
-    let pool = match &plan.system.drive {
-        Some(_) => on_a_drive::pool(geometry),
-        None => PoolConfig::default(),
-    };
-    let mut pool = PoolConfig { soft_planes_per_die: SOFT_PLANES_PER_DIE, ..pool };
+/// An emulated device, which is alone in its server.
+fn alone(device: Device, plan: &Plan) -> (Device, DeviceConfig) {
+    let own = ShardConfig { volatile_cache: plan.system.volatile_cache, ..ShardConfig::default() }.device();
+    (device, own)
+}
+
+/// Settings of the pool on a device, as the plan wants them.
+fn adapt_pool(pool: &mut PoolConfig, plan: &Plan, geometry: &Geometry) {
+    pool.soft_planes_per_die = SOFT_PLANES_PER_DIE;
     pool.levels = PoolConfig::levels_of(geometry, SOFT_PLANES_PER_DIE);
     pool.wear.channel_threshold_erases = plan.system.leveling_erases;
     pool.wear.die_threshold_erases = plan.system.leveling_erases.div_ceil(2);
@@ -161,6 +165,13 @@ fn config(plan: &Plan, device: &Device, shards: u16) -> ShardConfig {
     }
     if plan.seed.is_multiple_of(7) {
         pool.wear.rule = SwapRule::Literal;
+    }
+}
+
+/// Settings of each of so many shards over devices, whose own are adapted, too. So many more are missing.
+fn config(plan: &Plan, devices: &mut [(Device, DeviceConfig)], missing: u16, shards: u16) -> ShardConfig {
+    for (device, own) in devices.iter_mut() {
+        adapt_pool(&mut own.pool, plan, device.geometry());
     }
     // So tight that hosts with a few large commands meet the limits.
     let queue = QueueLimits {
@@ -173,7 +184,8 @@ fn config(plan: &Plan, device: &Device, shards: u16) -> ShardConfig {
     let device_shaper = plan.qos.as_ref().and_then(|qos| qos.device_shaper(shards));
     ShardConfig {
         target,
-        pool,
+        pool: devices.first().map(|(_, own)| own.pool.clone()).unwrap_or_default(),
+        missing_devices: missing,
         admission: AdmissionConfig { device_shaper, ..AdmissionConfig::default() },
         staging_bytes_per_vssd: STAGING_BYTES_PER_VSSD,
         volatile_cache: plan.system.volatile_cache,
@@ -290,17 +302,17 @@ impl Stack {
     /// # Errors
     /// What could not be set up.
     pub fn new(plan: &Plan) -> Result<Stack, String> {
-        let (device, carrier) = match &plan.system.drive {
-            Some(drive) => on_a_drive::formatted(drive, plan)?,
-            None => (emulated(plan)?, Carrier::file(plan.seed)),
+        let (mut devices, missing, carrier) = match plan.system.drives.is_empty() {
+            false => Stack::on_drives(on_drives::formatted(plan)?, &plan.drives_at(0)),
+            true => (vec![alone(emulated(plan)?, plan)], 0, Carrier::file(plan.seed)),
         };
-        let mode = device.capabilities().content_mode;
-        let mut configuration = config(plan, &device, plan.system.shards[0]);
+        let mode = devices[0].0.capabilities().content_mode;
+        let mut configuration = config(plan, &mut devices, missing, plan.system.shards[0]);
         configuration.planted_panic = planted(plan, 0);
         let door: Box<dyn Door> =
             if plan.system.hosts { Box::new(Hosts::new(plan)) } else { Box::new(DirectDoor::default()) };
         let count = plan.system.shards[0];
-        let shards = Shards::with(device, carrier, &configuration, count, plan.seed, Time::ZERO);
+        let shards = Shards::with(devices, carrier, &configuration, count, plan.seed, Time::ZERO);
         // Of what `diecut device format` wrote the server knows nothing.
         let chip_before = shards.chips();
         let mut stack = Stack {
@@ -330,6 +342,7 @@ impl Stack {
             is_besieged: false,
             tight: Vec::new(),
             failures: Failures::default(),
+            given: plan.drives_at(0),
             told_loss: None,
         };
         for change in set_up(plan) {
@@ -353,6 +366,12 @@ impl Stack {
             other => return Err(format!("status: {other:?}")),
         }
         Ok(stack)
+    }
+
+    /// The drives of a carrier for a life of the server: those that are given to it, how many are missing, and who carries out what it asks.
+    fn on_drives(mut carrier: Carrier, order: &[u16]) -> (Vec<(Device, DeviceConfig)>, u16, Carrier) {
+        let (devices, missing) = carrier.drives_mut().expect("it has drives").begin_life(order);
+        (devices, missing, carrier)
     }
 
     /// Makes a vSSD that its tenant's volumes fit on: where many erase blocks are bad from the start, with less
@@ -479,12 +498,13 @@ impl Stack {
             };
             match (token, *response) {
                 (STATUS, ControlResponse::Status(status)) => {
-                    for vssd in status.vssds.iter().filter(|vssd| vssd.health.read_only_reason.is_some()) {
-                        let name = &vssd.spec.name;
-                        assert!(
-                            self.told_read_only.contains(name),
-                            "nobody was told that {name} takes no writes"
-                        );
+                    for vssd in &status.vssds {
+                        let (name, reason) = (&vssd.spec.name, vssd.health.read_only_reason.as_deref());
+                        let is_right = match on_drives::missing_of(&self.plan, &self.given, name).as_slice() {
+                            [] => reason.is_none() || self.told_read_only.contains(name),
+                            missing => on_drives::says_what_is_away(missing, reason),
+                        };
+                        assert!(is_right, "nobody was told that {name} takes no writes: {reason:?}");
                     }
                     let mut told = existing(&status);
                     let aside_exists = told.tenants.remove(ASIDE_TENANT);
@@ -529,6 +549,11 @@ impl Stack {
         let mut actions = Vec::new();
         self.shards_mut().handle(at, event, now, &mut actions);
         self.act(at, &mut actions);
+    }
+
+    /// Each shard hears that a device does not answer, or does again.
+    fn tell_all_away(&mut self, device: DeviceIndex, is_away: bool) {
+        (0..self.shards().count()).for_each(|at| self.tell(at, Event::DeviceAway(device, is_away)));
     }
 
     /// Asks for what exists where that is not known and nothing changes it.
@@ -635,6 +660,10 @@ impl System for Stack {
         for (at, event) in self.attachments.take_due() {
             self.tell(at, Event::Blocks(event));
         }
+        let back = self.shards_mut().drives_mut().map(|drives| drives.take_back(now)).unwrap_or_default();
+        for device in back {
+            self.tell_all_away(device, false);
+        }
         let mut actions = Vec::new();
         let mut turns = 0;
         loop {
@@ -701,19 +730,23 @@ impl System for Stack {
         self.door.silence(lane, until);
     }
     fn lose_room(&mut self, until: Time) {
-        if let Some(drive) = self.shards_mut().drive_mut() {
-            return drive.fill_until(until);
+        if let Some(drives) = self.shards_mut().drives_mut() {
+            return drives.fill_until(until);
         }
         let fault = Fault::NoRoom { from_ns: 0, until_ns: until.0 };
         for shard in self.shards_mut().all_mut() {
             shard.media_mut().emulated_mut().add_fault(fault);
         }
     }
-    fn harm_drive(&mut self, fault: DriveFault, now: Time) {
-        let Stack { shards, plan, .. } = self;
-        let drive =
-            shards.as_mut().and_then(Shards::drive_mut).expect("a plan with such a fault has a drive");
-        on_a_drive::harm(drive.faults_mut(), plan.system.drive.as_ref().expect("as said"), fault, now);
+    fn give_drives(&mut self, order: Vec<u16>) {
+        self.given = order;
+    }
+    fn harm_drive(&mut self, harm: DriveHarm, now: Time) {
+        let drives = self.shards_mut().drives_mut().expect("a plan with such a fault has drives");
+        if let Some(device) = drives.harm(harm, now) {
+            self.now = self.now.max(now);
+            self.tell_all_away(device, true);
+        }
     }
     fn told_loss(&self) -> Option<&str> {
         self.told_loss.as_deref()
@@ -759,8 +792,8 @@ impl System for Stack {
             self.cut_at = Some(media_operation);
             return;
         }
-        if let Some(drive) = self.shards_mut().drive_mut() {
-            return drive.cut_power_at(media_operation);
+        if let Some(drives) = self.shards_mut().drives_mut() {
+            return drives.cut_power_at(media_operation);
         }
         let nth = media_operation - self.operations_before;
         self.shards_mut().lead_mut().media_mut().emulated_mut().add_fault(Fault::PowerCutAtOperation { nth });
@@ -770,35 +803,33 @@ impl System for Stack {
         let operations = self.media_operations();
         let shards = self.shards.take().expect("shards stand");
         let before = shards.count();
-        let (mut device, mut carrier) = shards.into_parts();
-        match (carrier.drive_mut(), &self.plan.system.drive) {
-            (Some(drive), Some(plan)) => {
-                drive.power_on();
-                device = on_a_drive::medium(plan);
-            }
-            _ => {
-                carrier = Carrier::file(self.plan.seed ^ (self.lives as u64) << 32);
+        let (mut device, carrier) = shards.into_parts();
+        let (mut devices, missing, carrier) = match &carrier {
+            Carrier::Drives(_) => Stack::on_drives(carrier, &self.given),
+            Carrier::File(_) => {
                 if !device.emulated().is_powered() {
                     device.emulated_mut().power_on();
                 }
                 self.operations_before = operations - device.emulated().operations();
+                let carrier = Carrier::file(self.plan.seed ^ (self.lives as u64) << 32);
+                (vec![alone(device, &self.plan)], 0, carrier)
             }
-        }
+        };
         let counts = &self.plan.system.shards;
         let count = counts[self.lives % counts.len()];
-        let mut configuration = config(&self.plan, &device, count);
+        let mut configuration = config(&self.plan, &mut devices, missing, count);
         if self.is_besieged {
             make_tight(&mut configuration.target);
         }
         for (number, slot) in std::mem::take(&mut self.to_lose) {
-            forget_store(&device, &configuration.pool, number, slot);
+            forget_store(&devices[0].0, &configuration.pool, number, slot);
         }
         if count != before {
             mark!("stack: restarted with another number of shards");
         }
         configuration.planted_panic = planted(&self.plan, self.lives);
         let seed = self.plan.seed ^ (self.lives as u64) << 32;
-        self.shards = Some(Shards::with(device, carrier, &configuration, count, seed, self.now));
+        self.shards = Some(Shards::with(devices, carrier, &configuration, count, seed, self.now));
         (self.cut_at, self.lives) = (None, self.lives + 1);
         self.failures.begin_life();
         self.door.restarted(self.now);
@@ -863,7 +894,7 @@ impl System for Stack {
         let erases = self.sum(|vssd| vssd.traffic.erases) + former_erases + system_erases + copy_erases;
         // A drive is not told of erases.
         let chip_erases =
-            if self.shards().drive().is_some() { erases } else { chip_erases - self.chip_before.1 };
+            if self.shards().drives().is_some() { erases } else { chip_erases - self.chip_before.1 };
         Some(Accounting {
             host_ius: self.sum(|vssd| vssd.traffic.host_written_bytes) / 4096,
             programmed_user_ius: self.sum(|vssd| vssd.traffic.programmed_user_bytes) / 4096 + former_ius,
@@ -913,7 +944,7 @@ impl System for Stack {
         self.door.erasure(lane)
     }
     fn remains(&self, volume: VolumeNumber) -> Option<u64> {
-        if self.shards().drive().is_some() {
+        if self.shards().drives().is_some() {
             return None;
         }
         let iu_count = self.plan.volume(volume).iu_count;
@@ -952,13 +983,16 @@ impl System for Stack {
         bytes.sum::<u64>() / 4096
     }
     fn reads_of_dies(&self) -> Option<Vec<u64>> {
-        self.shards().drive().is_none().then(|| self.shards().reads_of_dies())
+        self.shards().drives().is_none().then(|| self.shards().reads_of_dies())
     }
     fn wear(&self) -> Option<Wear> {
         let cleaned_ius = self.sum(|vssd| vssd.traffic.programmed_cleaner_bytes) / 4096;
         let exchanged = self.exchanged();
         Some(Wear {
-            raw_ius: self.shards().lead().media().geometry().raw_capacity_bytes() / 4096,
+            raw_ius: match self.shards().drives() {
+                Some(drives) => drives.raw_ius(),
+                None => self.shards().lead().media().geometry().raw_capacity_bytes() / 4096,
+            },
             programmed_ius: self.shards().chips().0,
             cleaned_ius: self.cleaned_before_ius + cleaned_ius,
             erases: self.shards().chips().1,
@@ -967,7 +1001,7 @@ impl System for Stack {
         })
     }
     fn check_wear(&self) -> Vec<String> {
-        if self.shards().drive().is_some() {
+        if self.shards().drives().is_some() {
             return self.shards().check_account();
         }
         let lead = self.shards().lead();
@@ -1005,8 +1039,8 @@ impl System for Stack {
         wrong
     }
     fn image_hash(&self) -> u64 {
-        if let Some(drive) = self.shards().drive() {
-            return u64::from(drive.hash()) << 32 | drive.written_ius() & 0xffff_ffff;
+        if let Some(drives) = self.shards().drives() {
+            return u64::from(drives.hash()) << 32 | drives.written_ius() & 0xffff_ffff;
         }
         let counts = self.shards().erase_counts();
         let hash = counts.iter().fold(0, |hash, count| checksum_append(hash, &count.to_le_bytes()));
@@ -1017,7 +1051,7 @@ impl System for Stack {
     }
     fn check_invariants(&self) {
         for shard in self.shards().all() {
-            shard.pool().check_invariants();
+            (0..shard.device_count()).for_each(|at| shard.pool_of(DeviceIndex(at)).check_invariants());
             shard.check_budget();
             shard.check_shares();
         }

@@ -5,7 +5,7 @@ use crate::erasure::{Erase, Erasure};
 use crate::existing::Existing;
 use crate::oracle::Crash;
 use crate::placed::Placed;
-use crate::plan::{DriveFault, Lane, Range, Siege};
+use crate::plan::{DriveHarm, Lane, Range, Siege};
 use crate::tag::VolumeNumber;
 use diecut_blockspace::LogicalBlock;
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -59,6 +59,8 @@ pub enum HostError {
     NoNamespace,
     /// The subsystem is being sanitized.
     Sanitizing,
+    /// What the namespace lies on does not answer at present.
+    NotReady,
     /// The connection broke; whether the command took effect is unknown until the lane is connected again.
     ConnectionLost,
     /// Anything else.
@@ -181,10 +183,12 @@ pub trait System {
     }
     /// The medium has no room for what has none yet until then.
     fn lose_room(&mut self, _until: Time) {}
-    /// Something goes wrong with the drive under the system from now on.
-    fn harm_drive(&mut self, fault: DriveFault, _now: Time) {
-        panic!("this system has no drive: {fault:?}");
+    /// Something goes wrong with a drive under the system from now on.
+    fn harm_drive(&mut self, harm: DriveHarm, _now: Time) {
+        panic!("this system has no drives: {harm:?}");
     }
+    /// The drives that the next start is given, in this order.
+    fn give_drives(&mut self, _order: Vec<u16>) {}
     /// Why the system cannot open any more, where what lies under it lost or lied about what it needs, and it says so.
     fn told_loss(&self) -> Option<&str> {
         None

@@ -138,7 +138,11 @@ impl<S: EraseBlockPart> JoinedSpace<'_, S> {
 
 impl<S: EraseBlockPart> EraseBlockSpace for JoinedSpace<'_, S> {
     fn shape(&self) -> &BlockShape {
-        self.spaces[0].shape()
+        // What nothing but a flush keeps on one part is not kept.
+        let is_cached =
+            |shape: &&BlockShape| shape.volatile_cache && !mutant!("vssd: the first part speaks for all");
+        let cached = self.spaces.iter().map(EraseBlockSpace::shape).find(is_cached);
+        cached.unwrap_or_else(|| self.spaces[0].shape())
     }
     fn unit_count(&self) -> u16 {
         self.parts.units.len() as u16

@@ -95,6 +95,13 @@ pub struct BlockShape {
 }
 
 impl BlockShape {
+    /// Whether blocks of both may be in one segment. One may lie in a cache where the other does not: then all are treated as if they did.
+    pub fn is_like(&self, other: &BlockShape) -> bool {
+        let in_cache =
+            |shape: &BlockShape| BlockShape { unsafe_units: shape.pages, volatile_cache: true, ..*shape };
+        in_cache(self) == in_cache(other)
+    }
+
     /// Whether a unit of a block with `written_units` units on flash is none of those that may be damaged without having
     /// been acknowledged: the last one, those that a power cut destroys with it, and those around a failed program.
     pub fn is_settled(&self, unit: u32, written_units: u32) -> bool {

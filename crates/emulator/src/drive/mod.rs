@@ -361,6 +361,10 @@ impl Drive {
     /// The process that asked dies: what is under way is never answered. Its writes are carried out, and lie in the cache like others.
     pub fn process_death(&mut self) {
         self.write_what_is_under_way();
+        if self.profile.is_durable_at_once {
+            // Or what is written later would lie below it.
+            self.cache.flush(u64::MAX, &mut self.image);
+        }
         self.places = (0..self.profile.depth).map(|_| Reverse(Time::ZERO)).collect();
         self.faults.stalled_until = Time::ZERO;
     }

@@ -83,7 +83,7 @@ pub(crate) fn store_config<M: Divide>(
 ) -> StoreConfig {
     StoreConfig {
         exported_ius: record.exported_ius,
-        volatile_cache: here.plane.flash.devices.first_of(VssdId(record.number)).config.volatile_cache,
+        volatile_cache: here.plane.flash.devices.has_volatile_cache(VssdId(record.number)),
         anchor_pace: here.config.anchor_pace,
         recovery,
         placement: here.plane.flash.placement_of(VssdId(record.number), record),

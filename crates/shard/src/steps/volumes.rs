@@ -160,8 +160,8 @@ pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progres
 pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord, vssd: u32) {
     let store = here.plane.store_of(vssd).expect("I-S6: a volume's store is open");
     let own = here.plane.flash.devices.first_of(VssdId(vssd));
-    let (capabilities, is_cached) = (*own.media.capabilities(), own.config.volatile_cache);
-    let has_oob = own.media.geometry().has_oob();
+    let (capabilities, has_oob) = (*own.media.capabilities(), own.media.geometry().has_oob());
+    let is_cached = here.plane.flash.devices.has_volatile_cache(VssdId(vssd));
     let kept_zones = here.plane.flash.kept(store).zones().is_some();
     let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| kept_zones);
     let room = record.and_then(|record| record.zone_room.as_ref()).map(zones::room_of);

@@ -176,6 +176,7 @@ impl Changes<'_> {
             asks_for_events_after_ns: 0,
             of: None,
             placement: None,
+            drives: Vec::new(),
         });
         for _ in 0..self.random.random_range(1..=2) {
             let volume = self.new_volume(lane);

@@ -10,12 +10,62 @@ const KEPT_BLOCKS: [u32; 3] = [11, 7, 6];
 /// Erase blocks that a log keeps and two more; where two vSSDs share a lane each has half of them.
 const LOG_BLOCKS: u32 = 2 * 14;
 
-/// The drive of a seed, whose volumes have so many IUs together. Erase blocks are smaller than those of a real drive, so that there are
-/// some of them for each thing that a log does.
-pub(super) fn drive(seed: u64, volume_ius: u64) -> DrivePlan {
+/// The drives of a seed, up to so many, and which of them the vSSD of each tenant lies on: one of them, or parts on several.
+pub(super) fn drives(seed: u64, drives_max: u16, tenants: &mut [TenantPlan]) -> Vec<DrivePlan> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0064_7269_7665);
-    let lanes = *pick(&mut random, &[2, 2, 2, 3, 4]);
-    let block_kib = *pick(&mut random, &[256, 256, 512, 1024]);
+    let count = (*pick(&mut random, &[1, 1, 2, 3, 3, 4])).min(drives_max.max(1));
+    if count > 1 {
+        place(tenants, count, &mut random);
+    }
+    // Parts of a vSSD have erase blocks of one size.
+    let block_kib = match count {
+        1 => *pick(&mut random, &[256, 256, 512, 1024]),
+        // What all of them keep is to be written over, too.
+        2 => *pick(&mut random, &[256, 256, 512]),
+        _ => 256,
+    };
+    let drives = 0..count;
+    drives.map(|number| drive(number, count, block_kib, tenants, &mut random)).collect()
+}
+
+/// Half of the vSSDs lie on one drive, the others have parts on some or on all, in any order.
+fn place(tenants: &mut [TenantPlan], count: u16, random: &mut Xoshiro256PlusPlus) {
+    for tenant in tenants {
+        let parts = match random.random_range(0..4) {
+            0 | 1 => 1,
+            2 => random.random_range(2..=count),
+            // All, in the order that the server likes.
+            _ => continue,
+        };
+        tenant.drives = shuffled(count, random);
+        tenant.drives.truncate(parts.into());
+    }
+}
+
+fn shuffled(count: u16, random: &mut Xoshiro256PlusPlus) -> Vec<u16> {
+    let mut drives: Vec<u16> = (0..count).collect();
+    for at in (1..drives.len()).rev() {
+        drives.swap(at, random.random_range(0..=at));
+    }
+    drives
+}
+
+/// One of so many drives. Erase blocks are smaller than those of a real drive, so that there are some of them for each thing that a log does.
+fn drive(
+    number: u16,
+    count: u16,
+    block_kib: u32,
+    tenants: &[TenantPlan],
+    random: &mut Xoshiro256PlusPlus,
+) -> DrivePlan {
+    let lanes = *pick(random, &[2, 2, 2, 3, 4]);
+    // What lies here of all volumes.
+    let lies_here = |tenant: &&TenantPlan| tenant.drives.is_empty() || tenant.drives.contains(&number);
+    let of_tenant = |tenant: &TenantPlan| {
+        let parts = if tenant.drives.is_empty() { usize::from(count) } else { tenant.drives.len() };
+        tenant.volumes.iter().map(|volume| volume.iu_count).sum::<u64>() / parts as u64
+    };
+    let volume_ius: u64 = tenants.iter().filter(lies_here).map(of_tenant).sum();
     // From a drive that is nearly full to one with as much room again.
     let room_ius = volume_ius * random.random_range(90..220) / 100;
     let data_blocks = room_ius.div_ceil(u64::from(block_kib / 4)) as u32;
@@ -26,20 +76,26 @@ pub(super) fn drive(seed: u64, volume_ius: u64) -> DrivePlan {
         // One of eight drives has a battery.
         volatile_cache: random.random_range(0..8) > 0,
         discards: random.random_ratio(2, 3),
-        depth: *pick(&mut random, &[1, 4, 64, 64]),
-        flush_ns: *pick(&mut random, &[20_000, 400_000, 400_000, 5_000_000]),
+        depth: *pick(random, &[1, 4, 64, 64]),
+        flush_ns: *pick(random, &[20_000, 400_000, 400_000, 5_000_000]),
     }
 }
 
-/// What goes wrong with the drive of a seed: in two of five seeds something. Where that may lose data nobody changes what exists, for nothing could be
-/// said of it.
-pub(super) fn harm(seed: u64, drive: &DrivePlan) -> Vec<DriveFault> {
+/// What goes wrong with one of the drives of a seed: in two of five seeds something. Where that may lose data nobody changes what exists, for
+/// nothing could be said of it.
+pub(super) fn harm(seed: u64, drives: &[DrivePlan]) -> Vec<DriveHarm> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6861_726d);
+    let number = random.random_range(0..drives.len());
+    let faults = faults(&drives[number], &mut random);
+    faults.into_iter().map(|fault| DriveHarm { drive: number as u16, fault }).collect()
+}
+
+fn faults(drive: &DrivePlan, random: &mut Xoshiro256PlusPlus) -> Vec<DriveFault> {
     let system_blocks = KEPT_BLOCKS[usize::from(drive.lanes - 1).min(2)] - 3;
     let mut place = || {
         let (lane, iu) = (random.random_range(0..drive.lanes), random.random_range(1..drive.block_kib / 4));
         // Early ones are used first.
-        let reach = *pick(&mut random, &[4, 12, drive.blocks_per_lane - system_blocks]);
+        let reach = *pick(random, &[4, 12, drive.blocks_per_lane - system_blocks]);
         (lane, system_blocks + random.random_range(0..reach), iu)
     };
     let places = [place(), place(), place(), place()];
@@ -51,7 +107,7 @@ pub(super) fn harm(seed: u64, drive: &DrivePlan) -> Vec<DriveFault> {
         4 => places.map(|(lane, block, iu)| DriveFault::Unreadable { lane, block, iu }).to_vec(),
         5 => places.map(|(lane, block, iu)| DriveFault::Rots { lane, block, iu }).to_vec(),
         6 | 7 => vec![DriveFault::Lies(*pick(
-            &mut random,
+            random,
             &[
                 DriveLie::AboutFlushes,
                 DriveLie::AboutFlushes,
@@ -66,12 +122,12 @@ pub(super) fn harm(seed: u64, drive: &DrivePlan) -> Vec<DriveFault> {
 }
 
 /// What goes wrong comes in the first half of the storm; a server whose flush failed goes soon after that.
-fn add_harm(plan: &mut Plan, harm: Vec<DriveFault>) {
+fn add_harm(plan: &mut Plan, harm: Vec<DriveHarm>) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0068_6172_6d32);
-    for fault in harm {
+    for harm in harm {
         let when = When::Step(random.random_range(0..plan.steps.len().max(2) as u64 / 2));
-        plan.faults.push(PlannedFault { when, what: FaultKind::Drive(fault) });
-        if fault == DriveFault::FlushFails {
+        plan.faults.push(PlannedFault { when, what: FaultKind::Drive(harm) });
+        if harm.fault == DriveFault::FlushFails {
             let when = When::Following { span_ns: random.random_range(1..200) * 1_000_000 };
             let what = *pick(&mut random, &[FaultKind::PowerCut, FaultKind::ProcessDeath]);
             plan.faults.push(PlannedFault { when, what });
@@ -79,19 +135,62 @@ fn add_harm(plan: &mut Plan, harm: Vec<DriveFault>) {
     }
 }
 
-/// A third of the drives are divided among shards in some of their lives. Three lanes are two shards', of which the first keeps two for the
+/// A third of the drives that are alone are divided among shards in some of their lives. Three lanes are two shards', of which the first keeps two for the
 /// block states of all; of more lanes it keeps four.
 pub(super) fn add_shards(plan: &mut Plan) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x6c61_6e65_7368);
-    let Some(drive) = &mut plan.system.drive else { return };
+    let [drive] = &mut *plan.system.drives else { return };
     if random.random_ratio(1, 3) {
         drive.lanes = *pick(&mut random, &[3, 5, 6]);
         plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3])).collect();
     }
 }
 
-/// What fails there fails as on a drive, and what needs NAND is left out.
-pub(super) fn adapt(plan: &mut Plan, harm: Vec<DriveFault>) {
+/// Drives change places from start to start, and of three or four one is missing now and then: more than half of a pool must be there.
+fn add_orders(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    let count = plan.system.drives.len() as u16;
+    let mut orders = vec![(0..count).collect::<Vec<u16>>()];
+    for _ in 0..random.random_range(2..=5) {
+        let mut order =
+            if random.random_ratio(1, 2) { shuffled(count, random) } else { (0..count).collect() };
+        if count > 2 && random.random_ratio(1, 3) {
+            order.remove(random.random_range(0..order.len()));
+        }
+        orders.push(order);
+    }
+    plan.system.orders = orders;
+}
+
+/// A drive goes until the next start, which comes soon in most of these plans, or does not answer for a while.
+fn add_absence(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    let drive = random.random_range(0..plan.system.drives.len() as u16);
+    let fault = match random.random_range(0..4) {
+        0 | 1 if plan.system.drives.len() > 1 => DriveFault::Goes { loses_power: random.random_ratio(1, 2) },
+        2 => DriveFault::Away { span_ns: *pick(random, &[1, 20, 300, 4_000]) * 1_000_000 },
+        _ => return,
+    };
+    let when = When::Step(random.random_range(0..plan.steps.len().max(4) as u64 * 3 / 4));
+    plan.faults.push(PlannedFault { when, what: FaultKind::Drive(DriveHarm { drive, fault }) });
+    if matches!(fault, DriveFault::Goes { .. }) && random.random_ratio(3, 4) {
+        let when = When::Following { span_ns: random.random_range(1..400) * 1_000_000 };
+        let what = *pick(random, &[FaultKind::PowerCut, FaultKind::ProcessDeath]);
+        plan.faults.push(PlannedFault { when, what });
+    }
+}
+
+/// What fails there fails as on drives, and what needs NAND is left out.
+pub(super) fn adapt(plan: &mut Plan, harm: Vec<DriveHarm>, faults: bool) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x6f72_6465_7273);
+    let count = plan.system.drives.len() as u16;
+    for tenant in plan.tenants.iter_mut().filter(|tenant| tenant.guest && count > 1) {
+        tenant.drives = vec![random.random_range(0..count)];
+    }
+    if faults && count > 1 {
+        add_orders(plan, &mut random);
+    }
+    if faults && harm.is_empty() {
+        add_absence(plan, &mut random);
+    }
     add_harm(plan, harm);
     plan.faults.retain(|fault| {
         !matches!(
@@ -106,4 +205,53 @@ pub(super) fn adapt(plan: &mut Plan, harm: Vec<DriveFault>) {
     // Shares of dies are compared where dies take times that are stated.
     plan.saturation = None;
     (plan.system.slow_core, plan.system.slow_writes) = (false, false);
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::generate::{Shape, generate};
+
+    fn plans(drives_max: u16) -> Vec<Plan> {
+        let shape = Shape { drive: true, drives_max, ..crate::stack::shape() };
+        (0..300).map(|seed| generate(seed, &shape)).collect()
+    }
+
+    #[test]
+    fn plans_have_one_drive_or_several_and_all_that_happens_to_them() {
+        let plans = plans(4);
+        let of = |what: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| what(plan)).count();
+        for count in 1..=4 {
+            assert!(of(&|plan| plan.system.drives.len() == count) > 30, "{count} drives");
+        }
+        let fault = |what: fn(DriveFault) -> bool| {
+            let is_one =
+                move |fault: &PlannedFault| matches!(fault.what, FaultKind::Drive(harm) if what(harm.fault));
+            of(&|plan| plan.faults.iter().any(is_one))
+        };
+        assert!(fault(|fault| matches!(fault, DriveFault::Goes { .. })) > 20);
+        assert!(fault(|fault| matches!(fault, DriveFault::Away { .. })) > 20);
+        let count = |plan: &Plan| plan.system.drives.len();
+        assert!(of(&|plan| plan.system.orders.iter().any(|order| order.len() < count(plan))) > 40);
+        assert!(of(&|plan| plan.system.orders.iter().any(|order| !order.is_sorted())) > 80);
+        for plan in &plans {
+            let enough = |order: &Vec<u16>| 2 * order.len() > count(plan) || count(plan) == 1;
+            assert!(plan.system.orders.iter().all(enough), "seed {}", plan.seed);
+            assert_eq!(plan.drives_at(0).len(), count(plan), "a pool is made of all, seed {}", plan.seed);
+            let lanes = (0..plan.tenants.len() as u8).map(Lane);
+            let on: Vec<_> = lanes.flat_map(|lane| plan.drives_of(lane)).collect();
+            assert!(on.iter().all(|drive| usize::from(*drive) < count(plan)), "seed {}", plan.seed);
+        }
+        let parts = |plan: &Plan, lane| plan.drives_of(Lane(lane)).len();
+        assert!(of(&|plan| count(plan) > 1 && parts(plan, 0) == 1) > 50);
+        assert!(of(&|plan| parts(plan, 0) > 1) > 50);
+    }
+
+    #[test]
+    fn plans_of_one_drive_are_possible_and_name_none() {
+        for plan in plans(1) {
+            assert_eq!((plan.system.drives.len(), plan.system.orders.len()), (1, 0));
+            assert!(plan.tenants.iter().all(|tenant| tenant.drives.is_empty()));
+        }
+    }
 }

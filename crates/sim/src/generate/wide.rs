@@ -42,7 +42,7 @@ pub(super) fn add(plan: &mut Plan, faults: bool, exchanges: bool) {
         // What administrators ask for is refused on a full file system, and that is not what is looked at here.
         let lacks_room = plan.faults.iter().any(|fault| matches!(fault.what, FaultKind::NoRoom { .. }));
         let has_administrator = plan.steps.iter().any(|step| step.lane == Lane::ADMINISTRATOR);
-        if !lacks_room && (has_administrator || plan.system.drive.is_none()) {
+        if !lacks_room && (has_administrator || plan.system.drives.is_empty()) {
             add_aftermath(plan, &mut random);
         }
     }
@@ -139,7 +139,7 @@ fn add_second_vssd(plan: &mut Plan, exchanges: bool) {
     let has_room = !plan.tenants.iter().any(|tenant| tenant.guest) && plan.applications.is_empty();
     let fits =
         has_room && plan.system.shards.iter().all(|count| *count == 1) && plan.tenants.iter().any(shares);
-    if !fits || exchanges || plan.system.drive.is_some() {
+    if !fits || exchanges || !plan.system.drives.is_empty() {
         return;
     }
     match &plan.saturation {
@@ -169,6 +169,7 @@ fn add_second_vssd(plan: &mut Plan, exchanges: bool) {
         asks_for_events_after_ns: 0,
         of: Some(Lane(0)),
         placement: None,
+        drives: Vec::new(),
     });
     let writes = (0..SECOND_IUS / 32).map(|at| Range { volume: number, first: at * 32, count: 32 });
     let writes = writes.map(|range| Action::Write { range, fua: false }).collect();

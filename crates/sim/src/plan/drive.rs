@@ -1,6 +1,7 @@
-//! A drive in place of NAND, as data of a plan.
+//! Drives in place of NAND, as data of a plan.
 
-use serde::{Deserialize, Serialize};
+use super::{Lane, Plan};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What goes wrong with a drive, from the time of the fault on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,43 @@ pub enum DriveFault {
     },
     /// It lies.
     Lies(DriveLie),
+    /// It goes, with what is under way, and all that is asked of it is answered so, until the server starts again.
+    Goes {
+        /// Whether it loses its power, and with that its cache.
+        loses_power: bool,
+    },
+    /// It does not answer for a while, and hosts are told that what lies on it is not ready.
+    Away {
+        /// How long.
+        span_ns: u64,
+    },
+}
+
+/// What goes wrong with one of the drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "HarmText")]
+pub struct DriveHarm {
+    /// Which.
+    pub drive: u16,
+    /// What.
+    pub fault: DriveFault,
+}
+
+/// As it is written in plans: those of the time when there was one drive do not name it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum HarmText {
+    Of { drive: u16, fault: DriveFault },
+    Only(DriveFault),
+}
+
+impl From<HarmText> for DriveHarm {
+    fn from(text: HarmText) -> DriveHarm {
+        match text {
+            HarmText::Of { drive, fault } => DriveHarm { drive, fault },
+            HarmText::Only(fault) => DriveHarm { drive: 0, fault },
+        }
+    }
 }
 
 /// What a drive does while it says that all is well; all but the first a few times in a thousand.
@@ -61,11 +99,17 @@ pub enum DriveLie {
 impl DriveFault {
     /// Whether data may be lost to it.
     pub fn loses_data(self) -> bool {
-        !matches!(self, DriveFault::Stalls { .. } | DriveFault::Unwritable { .. })
+        matches!(
+            self,
+            DriveFault::FlushFails
+                | DriveFault::Unreadable { .. }
+                | DriveFault::Rots { .. }
+                | DriveFault::Lies(_)
+        )
     }
 }
 
-/// How it is cut, and what it is like.
+/// How a drive is cut, and what it is like.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrivePlan {
@@ -83,4 +127,62 @@ pub struct DrivePlan {
     pub depth: u32,
     /// What a flush takes, in nanoseconds.
     pub flush_ns: u64,
+}
+
+/// Drives of a plan: a list, or one alone, as plans of the time when there was one have it.
+pub(super) fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DrivePlan>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Text {
+        Several(Vec<DrivePlan>),
+        One(DrivePlan),
+        None,
+    }
+    Ok(match Text::deserialize(from)? {
+        Text::Several(drives) => drives,
+        Text::One(drive) => vec![drive],
+        Text::None => Vec::new(),
+    })
+}
+
+impl Plan {
+    /// Drives that the vSSD of a lane lies on; none on NAND.
+    pub fn drives_of(&self, lane: Lane) -> Vec<u16> {
+        let count = self.system.drives.len() as u16;
+        match self.tenants.get(usize::from(lane.0)) {
+            Some(tenant) if !tenant.drives.is_empty() => tenant.drives.clone(),
+            _ => (0..count).collect(),
+        }
+    }
+
+    /// Drives that are given to the server at a start of it, in that order; the first one is its first life.
+    pub fn drives_at(&self, life: usize) -> Vec<u16> {
+        match self.system.orders.len() {
+            0 => (0..self.system.drives.len() as u16).collect(),
+            count => self.system.orders[life % count].clone(),
+        }
+    }
+
+    /// Whether something that a drive does not promise to keep lies on what a lane's vSSD lies on.
+    pub fn has_volatile_cache(&self, lane: Lane) -> bool {
+        match &*self.system.drives {
+            [] => self.system.volatile_cache,
+            drives => self.drives_of(lane).into_iter().any(|drive| drives[usize::from(drive)].volatile_cache),
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn plans_of_one_drive_are_read_as_they_were_written() {
+        let named: DriveHarm = serde_json::from_str(r#"{"drive":2,"fault":"flush-fails"}"#).unwrap();
+        assert_eq!(named, DriveHarm { drive: 2, fault: DriveFault::FlushFails });
+        let plain: DriveHarm = serde_json::from_str(r#"{"lies":"about-flushes"}"#).unwrap();
+        assert_eq!(plain, DriveHarm { drive: 0, fault: DriveFault::Lies(DriveLie::AboutFlushes) });
+        let text = serde_json::to_string(&named).unwrap();
+        assert_eq!(serde_json::from_str::<DriveHarm>(&text).unwrap(), named);
+    }
 }

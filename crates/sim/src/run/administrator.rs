@@ -1,6 +1,7 @@
 //! The administrator of a run: one request after the other beside the hosts' traffic, and the check that the system
 //! has exactly what it said it has. A request that a crash cut off is there whole or not at all.
 
+use super::presence::Touched;
 use super::{ANSWER_TIME_MAX, Pending, Runner};
 use crate::administration::{Change, host_name, subsystem_name, tenant_name, volume_name};
 use crate::existing::Existing;
@@ -131,14 +132,28 @@ impl Administrator {
 impl Runner<'_> {
     /// How the host of a lane sees a volume now.
     pub(super) fn sight(&self, lane: Lane, volume: VolumeNumber) -> Sight {
+        if !self.is_there(volume) {
+            return Sight::No;
+        }
         self.administrator.as_ref().map_or(Sight::Yes, |one| one.sight(lane, volume))
     }
 
     /// Asks the next request if it is time. Whether it did.
     pub(super) fn administrate(&mut self) -> bool {
-        let Some(one) = &mut self.administrator else { return false };
+        let Some(one) = &self.administrator else { return false };
         if one.next_event() > self.now {
             return false;
+        }
+        // Nobody wants something of a drive that went.
+        let request = match one.steps.front() {
+            Some(Action::Change(change)) => Some(change.request(self.plan)),
+            _ => None,
+        };
+        let is_dropped = request.is_some_and(|request| self.touched(&request) == Touched::Gone);
+        let one = self.administrator.as_mut().expect("just seen");
+        if is_dropped {
+            one.steps.pop_front();
+            return true;
         }
         let step = one.steps.pop_front().expect("it goes on");
         self.steps_issued += 1;
@@ -209,10 +224,24 @@ impl Runner<'_> {
         let (request, _, _) = one.under_way.take().expect("answers are to a request");
         let before = one.existing.clone();
         let must = before.after(&request);
+        let touched = self.touched(&request);
+        let told = self.system.existing().unwrap_or_default();
+        let one = self.administrator.as_mut().expect("just seen");
         let may_exhaust = matches!(request, ControlRequest::CreateVssd(_));
         // A plan does not know which of its lives a request comes in, and each has another number of shards.
         let may_miss = matches!(request, ControlRequest::MoveTenant { .. });
         let expected = match (&response, must) {
+            (ControlResponse::Refused(error), _)
+                if touched == Touched::Missing
+                    && matches!(error.kind, ControlErrorKind::Media | ControlErrorKind::Invalid) =>
+            {
+                mark!("run: nothing is changed on a drive that is missing");
+                Some(before)
+            }
+            (ControlResponse::Done, Ok(next)) if touched == Touched::Missing && next != before => None,
+            (_, Ok(next)) if touched == Touched::Gone => {
+                Some(if before.agrees_with(&told) { before } else { next })
+            }
             (ControlResponse::Done | ControlResponse::Unchanged, Ok(next)) => Some(next),
             (ControlResponse::Repaired(_), Ok(next)) => Some(next),
             (ControlResponse::Refused(error), Err(kind)) if error.kind == kind => {
@@ -246,7 +275,6 @@ impl Runner<'_> {
             }
             _ => None,
         };
-        let told = self.system.existing().unwrap_or_default();
         one.existing = told.clone();
         for byte in format!("{response:?}").into_bytes() {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -37,7 +37,9 @@ impl Stack {
         let cleaned =
             failed.status().vssds.iter().map(|vssd| vssd.traffic.programmed_cleaner_bytes).sum::<u64>();
         self.cleaned_before_ius += cleaned / 4096;
-        let mut configuration = config(&self.plan, failed.media(), shards.count());
+        let (geometry, count) = (*failed.media().geometry(), shards.count());
+        let mut configuration = config(&self.plan, &mut [], 0, count);
+        adapt_pool(&mut configuration.pool, &self.plan, &geometry);
         if self.is_besieged {
             make_tight(&mut configuration.target);
         }

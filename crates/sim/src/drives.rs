@@ -1,0 +1,329 @@
+//! The drives of a server, as models: what each is like, its power and what goes wrong with it, and which of them the server that runs was given,
+//! in which order.
+//!
+//! All have the power of one machine: at a command that was agreed on, of whichever drive, it goes, nothing is carried out or answered any more, and
+//! each drive loses what it likes of what no flush covered. A drive may also go alone, not answer for a while, or be missing at a start.
+
+use crate::plan::{DriveFault, DriveHarm, DriveLie, DrivePlan};
+use diecut_devices::{Device, DriveMedium, DriveShape};
+use diecut_emulator::drive::{Drive, DriveProfile, Stretch};
+use diecut_media::{Intent, IntentDone, IntentToken, IntentWork, Media};
+use diecut_shard::{DeviceConfig, DeviceIndex, Nonces, PoolConfig};
+use diecut_units::{IU_SIZE_BYTES, Span, Time, checksum, checksum_append};
+use std::collections::BTreeMap;
+
+/// What the labels of the drives would say.
+const SECRET: [u8; 16] = [0x5e; 16];
+const FIRST_DEVICE: u8 = 0xd1;
+/// Where the first erase block of a drive begins.
+const MARGIN_BYTES: u64 = 1 << 20;
+/// How often a command meets a lie of its kind.
+const LIE_CHANCE: f64 = 0.002;
+
+/// Name of a drive.
+pub fn drive_name(drive: u16) -> String {
+    format!("drive-{drive}")
+}
+
+/// One of them.
+struct OwnDrive {
+    number: u16,
+    plan: DrivePlan,
+    model: Drive,
+    /// IUs that it was given to write.
+    written_ius: u64,
+    /// It does not answer until then, and the server was told so.
+    away_until: Option<Time>,
+    /// It went without power.
+    lost_power: bool,
+    /// Which shard asked, and how it calls its command, by the token that the drive knows.
+    asked: BTreeMap<u64, (u16, IntentToken)>,
+    next_token: u64,
+    /// Answers that their shards have not taken.
+    done: Vec<(u16, IntentDone)>,
+}
+
+impl OwnDrive {
+    fn new(number: u16, plan: &DrivePlan, seed: u64) -> OwnDrive {
+        let profile = DriveProfile {
+            depth: plan.depth,
+            flush: Span(plan.flush_ns),
+            is_durable_at_once: !plan.volatile_cache,
+            ..DriveProfile::nvme(shape(plan).needed_bytes())
+        };
+        let model = Drive::new(profile, seed ^ u64::from(number) << 40);
+        let plan = plan.clone();
+        OwnDrive {
+            number,
+            plan,
+            model,
+            written_ius: 0,
+            away_until: None,
+            lost_power: false,
+            asked: BTreeMap::new(),
+            next_token: 0,
+            done: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, shard: u16, intent: Intent, now: Time) {
+        if let IntentWork::Write { parts, .. } = &intent.work {
+            self.written_ius += parts.iter().map(|part| part.len() as u64).sum::<u64>() / 4096;
+        }
+        self.asked.insert(self.next_token, (shard, intent.token));
+        self.model.submit(Intent { token: IntentToken(self.next_token), work: intent.work }, now);
+        self.next_token += 1;
+    }
+
+    fn take_done(&mut self, shard: u16, now: Time) -> impl Iterator<Item = IntentDone> + '_ {
+        let mut done = Vec::new();
+        self.model.advance(now, &mut done);
+        for one in done {
+            let (shard, token) = self.asked.remove(&one.token.0).expect("a drive answers what it was asked");
+            self.done.push((shard, IntentDone { token, ..one }));
+        }
+        self.done.extract_if(.., move |(of, _)| *of == shard).map(|(_, done)| done)
+    }
+
+    /// When something is answered next, or it comes back.
+    fn next_event(&self) -> Time {
+        match self.done.is_empty() {
+            true => self.model.next_event().min(self.away_until.unwrap_or(Time::NEVER)),
+            false => Time::ZERO,
+        }
+    }
+
+    /// What was asked for and not answered is forgotten.
+    fn forget(&mut self) {
+        self.asked.clear();
+        self.done.clear();
+    }
+
+    fn process_death(&mut self) {
+        self.forget();
+        self.model.process_death();
+    }
+
+    /// It as a start of the server finds it, and what its label says.
+    fn medium(&self) -> (Device, DeviceConfig) {
+        let plan = &self.plan;
+        let medium = Device::Drive(DriveMedium::new(shape(plan), plan.volatile_cache, plan.discards));
+        let nonces = Nonces::new(SECRET, [FIRST_DEVICE + self.number as u8; 16]);
+        let pool = PoolConfig { nonces: Some(nonces), ..PoolConfig::suited_to(medium.geometry()) };
+        let config = DeviceConfig {
+            name: drive_name(self.number),
+            pool,
+            volatile_cache: plan.volatile_cache,
+            makes_pool: false,
+        };
+        (medium, config)
+    }
+
+    fn power_cut(&mut self) {
+        self.forget();
+        self.model.cut();
+    }
+
+    /// It is there for the next server, or lies about without power. A flush that was to fail does not.
+    fn begin_life(&mut self, is_there: bool) {
+        if self.lost_power || !is_there {
+            self.model.cut();
+        }
+        let faults = self.model.faults_mut();
+        (faults.flush_failures, faults.is_gone) = (0, false);
+        (self.away_until, self.lost_power) = (None, false);
+    }
+
+    fn harm(&mut self, fault: DriveFault, now: Time) {
+        let block_bytes = u64::from(self.plan.block_kib) << 10;
+        let begin = |lane: u16, block: u32| {
+            let number = u64::from(lane) * u64::from(self.plan.blocks_per_lane) + u64::from(block);
+            MARGIN_BYTES + number * block_bytes
+        };
+        let iu_of = |lane, block, iu: u32| Stretch {
+            offset: begin(lane, block) + u64::from(iu) * IU_SIZE_BYTES as u64,
+            len_bytes: IU_SIZE_BYTES as u64,
+        };
+        let faults = self.model.faults_mut();
+        match fault {
+            DriveFault::Stalls { span_ns } => faults.stalled_until = now + Span(span_ns),
+            DriveFault::FlushFails => faults.flush_failures = 1,
+            DriveFault::Unwritable { lane, block } => {
+                faults.unwritable.push(Stretch { offset: begin(lane, block), len_bytes: block_bytes });
+            }
+            DriveFault::Unreadable { lane, block, iu } => faults.unreadable.push(iu_of(lane, block, iu)),
+            DriveFault::Rots { lane, block, iu } => faults.rotten.push(iu_of(lane, block, iu)),
+            DriveFault::Goes { loses_power } => {
+                (faults.is_gone, self.lost_power) = (true, loses_power);
+            }
+            DriveFault::Away { span_ns } => {
+                faults.stalled_until = now + Span(span_ns);
+                self.away_until = Some(faults.stalled_until);
+            }
+            DriveFault::Lies(lie) => match lie {
+                DriveLie::AboutFlushes => faults.lies.about_flushes = true,
+                DriveLie::LosesWrites => faults.lies.loses_writes = LIE_CHANCE,
+                DriveLie::MisdirectsWrites => faults.lies.misdirects_writes = LIE_CHANCE,
+                DriveLie::MisdirectsReads => faults.lies.misdirects_reads = LIE_CHANCE,
+                DriveLie::StaleReads => faults.lies.stale_reads = LIE_CHANCE,
+            },
+        }
+    }
+}
+
+fn shape(plan: &DrivePlan) -> DriveShape {
+    DriveShape {
+        lanes: plan.lanes,
+        block_size_bytes: u64::from(plan.block_kib) << 10,
+        blocks_per_lane: plan.blocks_per_lane,
+        zones: None,
+    }
+}
+
+/// See the module.
+pub struct Drives {
+    /// By their numbers.
+    own: Vec<OwnDrive>,
+    /// Those that the server has, by the index that it knows them by.
+    order: Vec<u16>,
+    is_powered: bool,
+    cut_at: Option<u64>,
+    /// Commands that they were given.
+    operations: u64,
+    /// They have no room until then.
+    full_until: Time,
+}
+
+impl Drives {
+    /// Drives with power, of which the server has all.
+    pub fn new(plans: &[DrivePlan], seed: u64) -> Drives {
+        let own: Vec<OwnDrive> =
+            (0..).zip(plans).map(|(number, plan)| OwnDrive::new(number, plan, seed)).collect();
+        let order = own.iter().map(|drive| drive.number).collect();
+        Drives { own, order, is_powered: true, cut_at: None, operations: 0, full_until: Time::ZERO }
+    }
+
+    fn at(&mut self, device: DeviceIndex) -> &mut OwnDrive {
+        &mut self.own[usize::from(self.order[usize::from(device.0)])]
+    }
+
+    /// Those that the server has, in their order, with their indexes.
+    fn there(&self) -> impl Iterator<Item = (DeviceIndex, &OwnDrive)> {
+        (0..).map(DeviceIndex).zip(self.order.iter().map(|number| &self.own[usize::from(*number)]))
+    }
+
+    /// A shard's device asks for something.
+    pub fn begin(&mut self, shard: u16, device: DeviceIndex, intent: Intent, now: Time) {
+        if !self.is_powered {
+            return;
+        }
+        self.at(device).begin(shard, intent, now);
+        self.operations += 1;
+        if self.cut_at.is_some_and(|nth| self.operations > nth) {
+            self.is_powered = false;
+        }
+    }
+
+    /// What is answered by now to a shard.
+    pub fn take_done(&mut self, shard: u16, now: Time) -> Vec<(DeviceIndex, IntentDone)> {
+        let mut all = Vec::new();
+        if !self.is_powered {
+            return all;
+        }
+        let is_full = now < self.full_until;
+        for index in (0..self.order.len() as u16).map(DeviceIndex) {
+            let drive = self.at(index);
+            drive.model.faults_mut().is_full = is_full;
+            all.extend(drive.take_done(shard, now).map(|one| (index, one)));
+        }
+        all
+    }
+
+    /// Drives that were away and answer again by now: the server is told of each once.
+    pub fn take_back(&mut self, now: Time) -> Vec<DeviceIndex> {
+        let is_back = |drive: &OwnDrive| drive.away_until.is_some_and(|until| until <= now);
+        let back: Vec<_> = self.there().filter(|(_, drive)| is_back(drive)).map(|(index, _)| index).collect();
+        back.iter().for_each(|index| self.at(*index).away_until = None);
+        back
+    }
+
+    /// When something is answered next, or a drive comes back.
+    pub fn next_event(&self) -> Time {
+        match self.is_powered {
+            true => self.there().map(|(_, drive)| drive.next_event()).fold(Time::NEVER, Time::min),
+            false => Time::NEVER,
+        }
+    }
+
+    /// Something goes wrong with a drive. Where it is, if the server is to be told that it does not answer.
+    pub fn harm(&mut self, harm: DriveHarm, now: Time) -> Option<DeviceIndex> {
+        let (index, _) = self.there().find(|(_, drive)| drive.number == harm.drive)?;
+        self.at(index).harm(harm.fault, now);
+        matches!(harm.fault, DriveFault::Away { .. }).then_some(index)
+    }
+
+    /// Whether there is power.
+    pub fn is_powered(&self) -> bool {
+        self.is_powered
+    }
+    /// Whether nothing is under way, and none is away.
+    pub fn is_idle(&self) -> bool {
+        self.next_event() == Time::NEVER
+    }
+    /// Commands that they were given.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+    /// IUs that they were given to write.
+    pub fn written_ius(&self) -> u64 {
+        self.own.iter().map(|drive| drive.written_ius).sum()
+    }
+    /// IUs of all of them together.
+    pub fn raw_ius(&self) -> u64 {
+        let of_one = |drive: &OwnDrive| shape(&drive.plan).geometry().raw_capacity_bytes() / 4096;
+        self.own.iter().map(of_one).sum()
+    }
+    /// They have no room until then.
+    pub fn fill_until(&mut self, until: Time) {
+        self.full_until = until;
+    }
+    /// The power goes while their n-th command is under way.
+    pub fn cut_power_at(&mut self, operation: u64) {
+        self.cut_at = Some(operation);
+    }
+    /// The power goes now, or went at the operation that was agreed on.
+    pub fn power_cut(&mut self) {
+        self.is_powered = false;
+        self.own.iter_mut().for_each(OwnDrive::power_cut);
+    }
+    /// Who asked is gone, and the drives go on, if they have power.
+    pub fn process_death(&mut self) {
+        match self.is_powered {
+            true => self.own.iter_mut().for_each(OwnDrive::process_death),
+            false => self.power_cut(),
+        }
+    }
+
+    /// There is power (again), and the next server is given these drives: their media, in this order, and how many are missing.
+    pub fn begin_life(&mut self, order: &[u16]) -> (Vec<(Device, DeviceConfig)>, u16) {
+        (self.is_powered, self.cut_at) = (true, None);
+        for drive in &mut self.own {
+            drive.begin_life(order.contains(&drive.number));
+        }
+        self.order = order.to_vec();
+        let missing = self.own.len() - order.len();
+        (self.there().map(|(_, drive)| drive.medium()).collect(), missing as u16)
+    }
+
+    /// Over all that lies there and what was done.
+    pub fn hash(&self) -> u32 {
+        const PART_BYTES: u64 = 1 << 20;
+        self.own.iter().fold(0, |hash, drive| {
+            let did = format!("{:?}", drive.model.statistics());
+            let parts = (0..drive.model.profile().size_bytes).step_by(PART_BYTES as usize);
+            parts.fold(checksum_append(hash, &checksum(did.as_bytes()).to_le_bytes()), |hash, at| {
+                checksum_append(hash, &drive.model.durable(at, PART_BYTES as usize))
+            })
+        })
+    }
+}
