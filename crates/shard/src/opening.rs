@@ -14,7 +14,7 @@ use crate::step::Step;
 use crate::steps::{fences, shortage, stores, subsystems, volumes, wear};
 use diecut_catalog::{PartRecord, State, VssdRecord};
 use diecut_media::{Divide, Media};
-use diecut_units::{Time, mutant};
+use diecut_units::Time;
 use diecut_vssd::{Share, VssdId};
 use std::sync::Arc;
 
@@ -296,12 +296,7 @@ fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
     let (has_missing, removed) = (here.config.missing_devices > 0, &here.config.removed_devices);
     for (name, record) in &here.registry.state.vssds {
         match Presence::of(record, devices, has_missing, removed) {
-            Presence::Whole(mut on) if on.len() > 1 => {
-                if mutant!("shard: parts take turns in the order of the devices") {
-                    on.sort_unstable();
-                }
-                devices.join(VssdId(record.number), &on);
-            }
+            Presence::Whole(on) if on.len() > 1 => devices.join(VssdId(record.number), &on),
             Presence::Whole(_) => {}
             Presence::Away(away) => {
                 here.registry.away.insert(record.number, away);

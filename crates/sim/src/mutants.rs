@@ -156,11 +156,6 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a drive that was missing keeps the catalog of before",
     },
     Mutant {
-        name: "shard: parts take turns in the order of the devices",
-        system: "drive",
-        story: "parts of a vSSD change places with their drives",
-    },
-    Mutant {
         name: "vssd: headers are not counted",
         system: "drive",
         story: "what headers of erase blocks take is in no figure of what was written to a drive",
