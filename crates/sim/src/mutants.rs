@@ -116,11 +116,6 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a discard that comes late takes what the next owner of a block wrote",
     },
     Mutant {
-        name: "log: segment freed before the flush of its copies",
-        system: "drive",
-        story: "a segment is given back when its copies are programmed, and a cut takes these",
-    },
-    Mutant {
         name: "log: a flush is noted before it is complete",
         system: "drive",
         story: "a note says of a flush that is under way that it is complete",
@@ -131,19 +126,9 @@ pub const MUTANTS: &[Mutant] = &[
         story: "what was programmed before a flush that failed counts as durable",
     },
     Mutant {
-        name: "vssd: a block is discarded before it is durable that it is free",
-        system: "drive",
-        story: "a drive forgets what a block holds that is in use again after a cut",
-    },
-    Mutant {
         name: "vssd: one part answers for all",
         system: "drive",
         story: "a flush of a vSSD with parts on several drives is answered when one of them has flushed",
-    },
-    Mutant {
-        name: "vssd: the first part speaks for all",
-        system: "drive",
-        story: "a part without a cache before one with a cache, and nobody flushes",
     },
     Mutant {
         name: "shard: the oldest catalog counts",

@@ -20,7 +20,7 @@ use crate::staging::{Place, Staging};
 use crate::supply::Supply;
 use crate::token::TOKEN_FLUSH;
 use crate::{LogAddress, LogStatistics, ReclaimGroup, Stream, StreamKind, walk};
-use diecut_units::{BufferPool, Time, checksum, mutant};
+use diecut_units::{BufferPool, Time, checksum};
 use diecut_vssd::space::{EraseBlockSpace, SpaceError, SpaceToken};
 pub(crate) use pace::Pace;
 use placing::Placing;
@@ -481,11 +481,7 @@ impl Writer {
         let anchor_blocks = self.anchors.free_superseded(space);
         let mut freed = 0;
         if self.segments.freeing_count() > 0 {
-            let mut floors = (self.durable(Entries::Data), self.durable_before());
-            if mutant!("log: segment freed before the flush of its copies") {
-                let programmed = |of| self.staging.floor(of, self.next_sequence);
-                floors = (programmed(Entries::Data), programmed(Entries::All));
-            }
+            let floors = (self.durable(Entries::Data), self.durable_before());
             freed = self.segments.free(floors.0, floors.1, space);
             self.statistics.segments_freed += freed;
         }

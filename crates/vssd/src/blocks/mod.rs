@@ -10,7 +10,6 @@ mod quarantine;
 use crate::erases::DieWear;
 use crate::{LogicalBlock, Purpose, VssdId};
 pub(crate) use block::{Block, Fill, Use};
-use diecut_units::mutant;
 pub(crate) use left::Left;
 pub use quarantine::{QuarantineReason, Quarantined};
 use std::cmp::Reverse;
@@ -218,9 +217,8 @@ impl Blocks {
     /// The next block whose content may go: that it is free is durable, and it was not opened again meanwhile.
     pub fn take_discard(&mut self, is_durable_at: impl Fn(u64) -> bool) -> Option<u32> {
         loop {
-            let is_early = mutant!("vssd: a block is discarded before it is durable that it is free");
-            let may_go = |discard: &mut Discard| is_early || is_durable_at(discard.change);
-            let Discard { number, erase_count, .. } = self.discards.pop_front_if(may_go)?;
+            let Discard { number, erase_count, .. } =
+                self.discards.pop_front_if(|discard| is_durable_at(discard.change))?;
             // Opened again, and perhaps free again: that free is listed for itself.
             let block = &self[number];
             if block.use_of() == Use::Free && block.erase_count == erase_count {
