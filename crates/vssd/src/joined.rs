@@ -139,8 +139,6 @@ impl<S: EraseBlockPart> JoinedSpace<'_, S> {
 impl<S: EraseBlockPart> EraseBlockSpace for JoinedSpace<'_, S> {
     fn shape(&self) -> &BlockShape {
         // What nothing but a flush keeps on one part is not kept.
-        let is_cached =
-            |shape: &&BlockShape| shape.volatile_cache && !mutant!("vssd: the first part speaks for all");
         let cached = self.spaces.iter().map(EraseBlockSpace::shape).find(|shape| shape.volatile_cache);
         cached.unwrap_or_else(|| self.spaces[0].shape())
     }
