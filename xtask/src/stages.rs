@@ -53,7 +53,7 @@ static STAGES: [(&str, Work); 19] = [
         "no protected memory",
         Work::Simulate("--system stack --no-protected-memory --seeds 0..330 --minutes 1 --floor 60"),
     ),
-    ("drives", Work::Simulate("--system stack --drive --seeds 0..400 --minutes 1 --floor 40")),
+    ("drives", Work::Simulate("--system stack --drive --seeds 0..400 --minutes 2 --floor 40")),
     ("zones", Work::Simulate("--system zones --seeds 0..400 --minutes 1 --floor 60")),
     ("open-channel", Work::Simulate("--system open-channel --seeds 0..1000 --minutes 1 --floor 200")),
     (
