@@ -14,7 +14,7 @@ use host::known::{Known, LBA_BYTES, run};
 use served::{Server, assert_says, diecut, done, refused};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use targets::{ALLOWED, CLOSED, POOL, Target};
+use targets::{ALLOWED, CLOSED, POOL, Target, ZONED};
 use tempfile::TempDir;
 
 const LBAS: u64 = 1024;
@@ -240,6 +240,7 @@ fn mistakes_are_named() {
     let said = refused_of("nqn", "nqn.2026-11.org.diecut:nothing", 1, "");
     assert_says(&said, &["org.diecut:nothing", "no subsystem of this NQN"]);
     assert_says(&refused_of("nsid", POOL, 9, ""), &[POOL, "no namespace 9"]);
+    assert_says(&refused_of("zoned", ZONED, 1, ""), &[ZONED, "namespace 1 is zoned", "name another one"]);
     let said = refused_of("host", CLOSED, 1, "");
     assert_says(&said, &["may not use the subsystem", "host allow"]);
     let allowed = format!("host_nqn = \"{ALLOWED}\"");

@@ -8,7 +8,7 @@ use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
 use diecut_nvme::identify::{
     CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
-    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, cns, parse_namespace_list,
+    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, cns, parse_namespace_descriptors, parse_namespace_list,
 };
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
 use diecut_nvme::tcp::CapsuleCommand;
@@ -37,6 +37,8 @@ pub struct NamespaceFacts {
     pub has_protection: bool,
     /// NSATTR: it takes no writes.
     pub is_write_protected: bool,
+    /// CSI: which I/O command set it has ([`CSI_NVM`]); that one where the controller tells none.
+    pub command_set: u8,
 }
 
 /// A controller as Identify and its properties tell it.
@@ -78,6 +80,8 @@ enum Stage {
     NamespaceList,
     /// The number of the namespace in the list.
     Namespace(usize),
+    /// The same: which command set it has.
+    Descriptors(usize),
     Queues,
     Ready,
     /// A reset: EN goes to 0, RDY follows, and the bring-up comes again.
@@ -87,6 +91,9 @@ enum Stage {
     AwaitShutDown,
     Down,
 }
+
+/// NIDT of the command set, in a list of identification descriptors (Base 2.0 figure 277).
+const NIDT_COMMAND_SET: u8 = 4;
 
 /// Token of the bring-up's commands and of keep-alives; the owner's own use others.
 const OWN: Token = Token(u64::MAX);
@@ -315,6 +322,9 @@ impl Admin {
             Stage::Controller => self.send_identify(cns::CONTROLLER, 0),
             Stage::NamespaceList => self.send_identify(cns::ACTIVE_NAMESPACES, 0),
             Stage::Namespace(number) => self.send_identify(cns::NAMESPACE, self.namespace_ids[number]),
+            Stage::Descriptors(number) => {
+                self.send_identify(cns::NAMESPACE_DESCRIPTORS, self.namespace_ids[number]);
+            }
             Stage::Queues => {
                 let mut entry =
                     SubmissionEntry { opcode: opcode::admin::SET_FEATURES, ..SubmissionEntry::default() };
@@ -342,12 +352,15 @@ impl Admin {
             Stage::Controller => "Identify Controller",
             Stage::NamespaceList => "Identify Active Namespace List",
             Stage::Namespace(_) => "Identify Namespace",
+            Stage::Descriptors(_) => "Identify Namespace Identification Descriptor list",
             Stage::Queues => "Set Features Number of Queues",
             Stage::ShuttingDown | Stage::AwaitShutDown => "shutdown",
             Stage::Connecting | Stage::Ready | Stage::Down => return Ok(()),
         };
         let failed = |status| Err(HostError::BringUp { what, status });
-        if !completion.status.is_success() {
+        // Controllers before NVMe 1.3 have no such list, and one command set.
+        let is_optional = matches!(self.stage, Stage::Descriptors(_));
+        if !completion.status.is_success() && !is_optional {
             return failed(completion.status);
         }
         // A page that is shorter than the specification's, or nonsense in it.
@@ -420,7 +433,17 @@ impl Admin {
                     metadata_bytes: format.metadata_size_bytes.get(),
                     has_protection: namespace.dps & 7 != 0,
                     is_write_protected: namespace.nsattr & 1 != 0,
+                    command_set: CSI_NVM,
                 });
+                self.go(Stage::Descriptors(number));
+            }
+            Stage::Descriptors(number) => {
+                let page: Result<&[u8; IDENTIFY_SIZE_BYTES], _> = self.page.as_slice().try_into();
+                let list = page.ok().and_then(|page| parse_namespace_descriptors(page).ok());
+                let told = list.unwrap_or_default().into_iter().find(|(kind, _)| *kind == NIDT_COMMAND_SET);
+                if let (Some((_, set)), Some(namespace)) = (told, self.facts.namespaces.last_mut()) {
+                    namespace.command_set = set[0];
+                }
                 self.go_namespace(number + 1);
             }
             Stage::Queues => {

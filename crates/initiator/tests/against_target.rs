@@ -149,6 +149,7 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
         (8192, 1 << 20, 256)
     );
     let namespace = |nsid| NamespaceFacts {
+        command_set: 0,
         nsid,
         size_lbas: LBAS,
         lba_bytes: 4096,

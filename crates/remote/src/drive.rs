@@ -7,6 +7,7 @@ use diecut_initiator::{
 };
 use diecut_media::{Intent, IntentDone, IntentError};
 use diecut_nvme::Status;
+use diecut_nvme::identify::CSI_NVM;
 use diecut_units::{Span, Time, mark, mutant};
 
 /// Kept writes beyond this are flushed though nobody asked.
@@ -293,8 +294,11 @@ impl RemoteDrive {
         let namespace = controller.namespaces.iter().find(|namespace| namespace.nsid == nsid);
         let NamespaceFacts { size_lbas, lba_bytes, reservation_capabilities, nguid, eui64, .. } =
             *namespace.ok_or(RemoteError::NoNamespace(nsid))?;
-        let &NamespaceFacts { metadata_bytes, has_protection, is_write_protected, .. } =
+        let &NamespaceFacts { metadata_bytes, has_protection, is_write_protected, command_set, .. } =
             namespace.ok_or(RemoteError::NoNamespace(nsid))?;
+        if command_set != CSI_NVM {
+            return Err(RemoteError::CommandSet { nsid, command_set });
+        }
         if metadata_bytes > 0 || has_protection {
             return Err(RemoteError::Metadata { nsid, metadata_bytes, has_protection });
         }

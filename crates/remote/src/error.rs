@@ -35,6 +35,16 @@ pub enum RemoteError {
         /// What it has.
         lba_bytes: u32,
     },
+    /// It has another command set than that of plain blocks.
+    #[error(
+        "namespace {nsid} is {}, and only one of plain blocks is served as a drive; name another one", match *.command_set { 2 => "zoned".to_owned(), other => format!("one of command set {other:02x}h") }
+    )]
+    CommandSet {
+        /// NSID.
+        nsid: u32,
+        /// CSI.
+        command_set: u8,
+    },
     /// Without reservations nobody could keep an earlier server from writing.
     #[error(
         "namespace {0} takes no reservations, and without one an earlier server could still write to it; use a target that has them"

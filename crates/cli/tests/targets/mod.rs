@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Its subsystem that any host may use.
 pub const POOL: &str = "nqn.2026-11.org.diecut:pool";
+/// One with a zoned namespace.
+pub const ZONED: &str = "nqn.2026-11.org.diecut:zoned";
 /// One that this host may use only.
 pub const CLOSED: &str = "nqn.2026-11.org.diecut:closed";
 pub const ALLOWED: &str = "nqn.2026-11.example:somebody";
@@ -39,6 +41,22 @@ nqn = "nqn.2026-11.org.diecut:pool"
 tenant = "a"
 allow_any_host = true
 namespaces = [{ nsid = 1, volume = "disk" }, { nsid = 2, volume = "little" }]
+[[vssd]]
+name = "zoned"
+tenant = "a"
+isolation = "channel"
+capacity = "24M"
+use = "zones"
+[[volume]]
+name = "zones"
+vssd = "zoned"
+size = "8M"
+zones = { units = 1 }
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:zoned"
+tenant = "a"
+allow_any_host = true
+namespaces = [{ nsid = 1, volume = "zones" }]
 [[subsystem]]
 nqn = "nqn.2026-11.org.diecut:closed"
 tenant = "a"
@@ -59,7 +77,7 @@ impl Target {
         std::fs::create_dir_all(&folder).unwrap();
         let tiny =
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"));
-        let own = tiny.unwrap().replace("channels = 2\n", "channels = 4\n");
+        let own = tiny.unwrap().replace("channels = 2\n", "channels = 5\n");
         let own = own.replace("blocks_per_plane = 40\n", "blocks_per_plane = 700\n");
         std::fs::write(folder.join("small.toml"), own).unwrap();
         std::fs::write(folder.join("setup.toml"), SETUP).unwrap();
