@@ -485,3 +485,48 @@ fn a_drive_is_added_to_a_pool() {
         &["drive-d", "--force"],
     );
 }
+
+/// Goal: a pool whose drives came to another machine is found by its labels and served there, and what cannot be served is named. Method: the drives of a
+/// server under other names in another folder, all, some and too few of them, beside one of another pool.
+#[test]
+fn a_pool_is_found_by_its_labels() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    for (at, tenant) in (1..).zip(DRIVES) {
+        write(&server, tenant, at);
+    }
+    server.stop();
+    let there = folder.join("there");
+    std::fs::create_dir(&there).unwrap();
+    for (name, to) in [("drive-a", "x"), ("drive-b", "y"), ("drive-c", "z")] {
+        std::fs::rename(folder.join(name), there.join(to)).unwrap();
+    }
+    let third = uuid(&there, "z");
+    format(&there, &["other"]);
+    std::fs::write(there.join("plain"), [7; 100_000]).unwrap();
+
+    assert_says(&refused(&there, &["device", "import", "x", "plain"]), &["plain", "no device of diecut"]);
+    let said = done(&there, &["device", "import", "y", "x", "other"]);
+    assert_says(&said, &[&third, "not found"]);
+    assert_says(&said, &["path", there.join("x").to_str().unwrap()]);
+    let said = refused(&there, &["device", "import", "y", "x", "other", "--setup", "setup.toml"]);
+    assert_says(&said, &["2 pools were found", "--pool"]);
+    let said = refused(&there, &["device", "import", "y", "--setup", "setup.toml"]);
+    assert_says(&said, &["no set-up is made", "1 of 3 devices"]);
+    assert!(!there.join("setup.toml").exists());
+
+    let found: serde_json::Value =
+        serde_json::from_str(&done(&there, &["--json", "device", "import", "y", "x"])).unwrap();
+    assert_eq!(found[0]["missing"], serde_json::json!([third]));
+    let pool = found[0]["pool"].as_str().unwrap();
+    let import = ["device", "import", "y", "x", "z", "other", "--pool", pool, "--setup", "setup.toml"];
+    assert_says(&done(&there, &import), &["setup.toml is its set-up", "diecut serve --setup setup.toml"]);
+    assert_says(&refused(&there, &import), &["setup.toml is there already"]);
+    let server = Server::in_folder(&there, &[]);
+    for (at, tenant) in (1..).zip(DRIVES) {
+        holds(&server, tenant, at);
+    }
+    assert!(ask(&there, &["status"])["missing_devices"].as_array().is_none_or(Vec::is_empty));
+    drop(server);
+}

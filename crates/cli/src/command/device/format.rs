@@ -38,7 +38,8 @@ pub struct Made {
     shape: Shape,
 }
 
-fn as_text<S: serde::Serializer>(place: &Place, serializer: S) -> Result<S::Ok, S::Error> {
+/// A place as its one word.
+pub fn as_text<S: serde::Serializer>(place: &Place, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(place)
 }
 
@@ -68,15 +69,19 @@ pub fn options(force: bool, cut: &Cut, size: Option<Size>) -> FormatOptions {
 
 /// Their tables in a set-up.
 pub fn tables(made: &[Made], head: &str) -> String {
-    let table = |one: &Made| match &one.place {
+    made.iter().map(|one| table(&one.place, head)).collect::<Vec<String>>().join("\n")
+}
+
+/// The table of a drive in a set-up.
+pub fn table(place: &Place, head: &str) -> String {
+    match place {
         Place::Namespace(remote) => format!("{head}\n{}", remote::table(remote)),
         Place::Path(path) => {
             let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
             let kind = if is_block { "block" } else { "file" };
             format!("{head}\nkind = \"{kind}\"\npath = \"{}\"", path.display())
         }
-    };
-    made.iter().map(table).collect::<Vec<String>>().join("\n")
+    }
 }
 
 /// Whether a size is asked for where a file is made.

@@ -3,6 +3,7 @@
 mod add;
 mod format;
 mod identified;
+mod import;
 mod list;
 mod remote;
 mod remove;
@@ -36,6 +37,8 @@ pub enum Device {
     Add(add::Add),
     /// Make files, block devices and namespaces of targets a pool that a server can serve. What they hold is lost.
     Format(format::Format),
+    /// Find pools by the labels of their drives, and make the set-up with which this machine serves one. Nothing is written to drives.
+    Import(import::Import),
     /// Take drives out of a pool whose server is stopped: those that are gone for good, and those on which nothing lies.
     Remove(remove::Remove),
     /// Take a namespace of a target from a server that is gone for good. One that still serves it writes no more when another one has it.
@@ -112,6 +115,7 @@ impl Device {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
             Device::Add(add) => add.run(json),
+            Device::Import(import) => import.run(json),
             Device::Remove(remove) => remove.run(json),
             Device::List | Device::Show { .. } => unreachable!("a server is asked"),
             Device::Release(release) => release.run(json),
