@@ -153,7 +153,7 @@ fn wrong_drives_are_refused_by_name() {
     std::fs::remove_file(&drive).unwrap();
     let made = format(folder, &["--size", "64M"]);
     for (more, words) in [
-        (&["--shards", "2"][..], &["fast", "one shard", "server.shards = 2"][..]),
+        (&["--shards", "2"][..], &["server.shards = 2", "has 1", "use 1 or fewer"][..]),
         (&["--profile", "tiny"], &["--profile", "drive", "leave it out"]),
         (&["--record", "rec"], &["drive", "--record"]),
     ] {

@@ -168,7 +168,7 @@ pub fn check_shards(shards: u16, channels: u16, kept: u16) -> Result<(), ServeEr
             "server.shards = {shards}: a shard owns whole channels, and the device has {channels}; use {channels} or fewer"
         ));
     }
-    let most = (channels - kept + 1).min(channels);
+    let most = channels.saturating_sub(kept).saturating_add(1).min(channels);
     if shards > most {
         return refuse(format!(
             "server.shards = {shards}: a shard owns whole lanes of a drive, this one has {channels}, and the first shard keeps {kept} of them for the \
@@ -202,6 +202,19 @@ mod test {
         );
         for us in [0, 9, u64::MAX] {
             assert!(slow_after(us).unwrap_err().to_string().contains("server.slow_after_us"));
+        }
+    }
+
+    /// Goal: shards are as many as there are channels, but for those that the first one keeps of a drive.
+    #[test]
+    fn shards_are_as_many_as_channels_allow() {
+        for (channels, kept, most) in
+            [(1, 0, 1), (16, 0, 16), (u16::MAX, 0, 256), (2, 2, 1), (3, 2, 2), (16, 4, 13)]
+        {
+            assert!(check_shards(most, channels, kept).is_ok(), "{most} of {channels}");
+            let error = check_shards(most + 1, channels, kept).unwrap_err().to_string();
+            let words = if most == 256 { "use 1 to 256".to_owned() } else { format!("use {most} or fewer") };
+            assert!(error.contains(&words), "{error}");
         }
     }
 
