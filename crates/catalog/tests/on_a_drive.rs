@@ -142,7 +142,7 @@ fn lives(seed: u64) {
 }
 
 fn all_lives() {
-    (0..depth(30, 3_000)).for_each(lives);
+    (0..depth(60, 3_000)).for_each(lives);
 }
 
 #[test]
