@@ -144,7 +144,7 @@ fn what_lies_on_several_drives_is_found_again() {
 fn planted_bugs_of_several_drives_are_noticed() {
     is_noticed("shard: catalogs of several devices go on each from its own state", all_lives);
     is_noticed("shard: the oldest catalog counts", all_lives);
-    is_noticed("shard: a change holds that one device has", slow_drives);
+    is_noticed("shard: a change holds that one device has", two_slow_drives);
     is_noticed("vssd: a flush is answered at once", all_lives);
     is_noticed("vssd: one part answers for all", all_lives);
 }
@@ -371,6 +371,23 @@ fn slow_drives() {
         assert!(world.now < until, "nobody waits for the drive that hangs");
         drives = world.end(true);
     }
+}
+
+/// Two of three drives answer nothing: a start without the third would not know of a change that it alone has.
+fn two_slow_drives() {
+    let mut world = World::new(settled(32).0, 0, false);
+    assert!(world.open(&mut forever()));
+    for slow in [0, 2] {
+        world.drives[slow].model.faults_mut().stalled_until = world.now + Span::from_secs(3600);
+    }
+    let answer = world.ask(ControlRequest::CreateTenant(TenantSpec::new("late")), &mut 10_000);
+    assert!(!matches!(answer, Some(ControlResponse::Done)), "{answer:?}");
+}
+
+/// Goal: what one of three drives has is not made yet.
+#[test]
+fn a_change_waits_for_enough_drives() {
+    two_slow_drives();
 }
 
 /// Goal: a drive that hangs keeps neither administrators waiting nor hosts on others, and what was answered meanwhile holds when the power goes. Method: one of
