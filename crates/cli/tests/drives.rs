@@ -506,7 +506,7 @@ fn a_pool_is_found_by_its_labels() {
     format(&there, &["other"]);
     std::fs::write(there.join("plain"), [7; 100_000]).unwrap();
 
-    assert_says(&refused(&there, &["device", "import", "x", "plain"]), &["plain", "no device of diecut"]);
+    assert_says(&refused(&there, &["device", "import", "x", "plain"]), &["plain", "no label of diecut"]);
     let said = done(&there, &["device", "import", "y", "x", "other"]);
     assert_says(&said, &[&third, "not found"]);
     assert_says(&said, &["path", there.join("x").to_str().unwrap()]);

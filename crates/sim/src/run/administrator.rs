@@ -225,6 +225,7 @@ impl Runner<'_> {
         let before = one.existing.clone();
         let must = before.after(&request);
         let touched = self.touched(&request);
+        let was_silent = self.presence.was_any_away();
         let told = self.system.existing().unwrap_or_default();
         let one = self.administrator.as_mut().expect("just seen");
         let may_exhaust = matches!(request, ControlRequest::CreateVssd(_));
@@ -258,6 +259,14 @@ impl Runner<'_> {
                 if may_exhaust && error.kind == ControlErrorKind::Busy =>
             {
                 mark!("run: room for a vSSD is being exchanged");
+                Some(before)
+            }
+            (ControlResponse::Refused(error), Ok(_))
+                if was_silent
+                    && error.kind == ControlErrorKind::Media
+                    && error.message.contains("does not answer") =>
+            {
+                mark!("run: nothing is changed on a drive that does not answer");
                 Some(before)
             }
             (ControlResponse::Refused(error), Ok(_))

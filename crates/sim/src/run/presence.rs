@@ -131,6 +131,11 @@ impl Presence {
         self.absences(plan, lane).any(|(since, until)| since < issued && now < until)
     }
 
+    /// Whether some drive did not answer for a while since the server started.
+    pub fn was_any_away(&self) -> bool {
+        !self.away.is_empty()
+    }
+
     /// Until when something does not answer, at most.
     fn away_until(&self) -> Time {
         self.away.values().map(|(_, until)| *until).fold(Time::ZERO, Time::max)
