@@ -31,7 +31,7 @@ use diecut_shard::drive::{Action, BlockAction, BlockEvent, Drive, Event};
 use diecut_shard::notice::Notice;
 use diecut_shard::{
     AdmissionConfig, AnchorPace, CostModel, DeviceConfig, DeviceIndex, DieWear, PlantedPanic, PoolConfig,
-    ShardConfig, SwapRule,
+    Shard, ShardConfig, SwapRule,
 };
 use diecut_units::{BlockIndex, ContentMode, Geometry, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
@@ -886,10 +886,17 @@ impl System for Stack {
         let (programmed, chip_erases) = self.shards().chips();
         let works = self.shards().all().map(|shard| shard.system_work());
         let (system_ius, system_erases) = works.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let copies = self.shards().all().map(|shard| shard.pool().copy_work());
+        let pools = || {
+            let of_shard = |shard| {
+                let shard: &Shard<Device> = shard;
+                (0..shard.device_count()).map(|device| shard.pool_of(DeviceIndex(device)))
+            };
+            self.shards().all().flat_map(of_shard)
+        };
+        let copies = pools().map(|pool| pool.copy_work());
         let (copied_ius, copy_erases) =
             copies.fold((0, 0), |sum, one| (sum.0 + one.programmed_ius, sum.1 + one.erases));
-        let former = self.shards().all().map(|shard| shard.pool().former_work());
+        let former = pools().map(|pool| pool.former_work());
         let (former_ius, former_erases) = former.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let erases = self.sum(|vssd| vssd.traffic.erases) + former_erases + system_erases + copy_erases;
         // A drive is not told of erases.

@@ -24,7 +24,7 @@ pub(super) struct Presence {
     away: BTreeMap<u16, (Time, Time)>,
     /// A flush fails or failed since it started.
     flush_fails: BTreeSet<u16>,
-    /// They lie.
+    /// They lie, or what lies on them rots.
     lying: BTreeSet<u16>,
     /// They lied, and since then the server started again: what it finds may be older than was promised.
     doubted: BTreeSet<u16>,
@@ -86,7 +86,8 @@ impl Presence {
                 self.away.insert(harm.drive, (now, now + Span(span_ns)));
             }
             DriveFault::FlushFails => drop(self.flush_fails.insert(harm.drive)),
-            DriveFault::Lies(_) => drop(self.lying.insert(harm.drive)),
+            // The mark of a flush is in the head behind it: until that is written, a chunk that rots is one that a cut tore.
+            DriveFault::Lies(_) | DriveFault::Rots { .. } => drop(self.lying.insert(harm.drive)),
             _ => {}
         }
         true
