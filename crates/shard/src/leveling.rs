@@ -234,9 +234,7 @@ fn bring_together<M: Divide>(
         return Some(Vec::new());
     }
     let visitors = tied_by_channel(here, target);
-    if here.placement.ledger.kept.contains(&target)
-        || !visitors.channels.is_disjoint(&here.placement.ledger.kept)
-    {
+    if !visitors.channels.is_disjoint(&here.placement.ledger.kept) {
         return None;
     }
     if visitors.vssds.is_empty() {

@@ -63,7 +63,7 @@ pub(crate) fn move_tenant<M: Divide>(
     // Who is on a visit stays where the administrator says.
     here.placement.evenness.forget_visits(&tied.channels);
     let from = here.placement.ledger.home_of(tenant);
-    if from != shard && tied.channels.iter().any(|channel| here.placement.ledger.kept.contains(channel)) {
+    if from != shard && !tied.channels.is_disjoint(&here.placement.ledger.kept) {
         let message = format!(
             "tenant \"{tenant}\" stays on shard {from}: it lies on channels where that shard keeps the block states of the device, or shares one \
              with somebody who does"
