@@ -107,6 +107,30 @@ fn targets(root: &Path) -> Result<Vec<String>, Vec<String>> {
 
 /// The folder of the programs.
 fn build(root: &Path, targets: &[String]) -> Result<PathBuf, Vec<String>> {
+    let (mut command, programs) = cargo(root, "build")?;
+    command.args(targets.iter().flat_map(|target| ["--bin", target]));
+    let status = command.status().map_err(|error| vec![format!("cargo cannot run: {error}")])?;
+    if status.success() {
+        Ok(programs)
+    } else {
+        Err(vec!["fuzz targets cannot be built; if a C++ compiler is missing: make setup".to_owned()])
+    }
+}
+
+/// What the lints say of the targets. They are a workspace of their own: without this, what they use of the rooms can change and nothing says so for
+/// an hour. The fuzzer's C++ source is compiled once for this and for the build.
+///
+/// # Errors
+/// That they say something.
+pub fn lint(root: &Path) -> Result<(), Vec<String>> {
+    let (mut command, _) = cargo(root, "clippy")?;
+    command.args(["--", "-D", "warnings"]);
+    let status = command.status().map_err(|error| vec![format!("cargo cannot run: {error}")])?;
+    if status.success() { Ok(()) } else { Err(vec!["cargo clippy of fuzz/ failed".to_owned()]) }
+}
+
+/// Cargo with coverage counters, in a target folder of its own, and where it puts programs.
+fn cargo(root: &Path, what: &str) -> Result<(Command, PathBuf), Vec<String>> {
     let version = Command::new("rustc").arg("-vV").current_dir(root).output();
     let version = version.map_err(|error| vec![format!("rustc cannot run: {error}")])?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -114,15 +138,9 @@ fn build(root: &Path, targets: &[String]) -> Result<PathBuf, Vec<String>> {
     let host = host.ok_or(vec!["rustc -vV names no host".to_owned()])?;
     let folder = root.join("target/fuzz");
     let mut command = Command::new("cargo");
-    command.args(["build", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
-    command.args(targets.iter().flat_map(|target| ["--bin", target]));
+    command.args([what, "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
     command.env("RUSTFLAGS", COVERAGE).env("CARGO_TARGET_DIR", &folder).current_dir(root);
-    let status = command.status().map_err(|error| vec![format!("cargo cannot run: {error}")])?;
-    if status.success() {
-        Ok(folder.join(host).join("debug"))
-    } else {
-        Err(vec!["fuzz targets cannot be built; if a C++ compiler is missing: make setup".to_owned()])
-    }
+    Ok((command, folder.join(host).join("debug")))
 }
 
 fn run_one(root: &Path, program: &Path, target: &str, wish: &Wish) -> Result<String, String> {

@@ -5,7 +5,11 @@
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What all stages together should need. Where those before have needed as much, seeds run for a quarter of their minutes, fuzz targets for a
+/// second, and of real hosts only what the first two guests show; each says so, and the end counts them.
+const BUDGET: Duration = Duration::from_secs(45 * 60);
 
 /// The variable by which tests know that none may be left out (`diecut_testing::needs`).
 const NONE_LEFT_OUT: &str = "DIECUT_TEST_ALL";
@@ -34,10 +38,14 @@ enum Work {
     Tests { are_deep: bool },
     /// The simulator with marks and planted bugs, with these arguments, as the tests built it.
     Simulate(&'static str),
+    /// As `Simulate`, for so many minutes.
+    Seeds(&'static str, f64),
     /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
     Fuzz(u32, Option<u32>),
     /// As `Run`, for what takes the programs of this tree as the tests built them.
     RunBuilt(&'static str),
+    /// Guests, of which none is begun after so many minutes.
+    Hosts(f64),
     /// As `Run`, for a line that is put together.
     RunOwned(String),
 }
@@ -48,26 +56,23 @@ static STAGES: [(&str, Work); 19] = [
     ("book", Work::Book),
     ("unit and model tests", Work::Tests { are_deep: false }),
     ("interleavings", Work::Interleavings),
-    ("whole stack", Work::Simulate("--system stack --seeds 0..1000 --minutes 3 --floor 300 --complete")),
+    ("whole stack", Work::Seeds("--system stack --seeds 0..1000 --floor 300 --complete", 2.0)),
     (
         "no protected memory",
-        Work::Simulate("--system stack --no-protected-memory --seeds 0..330 --minutes 1 --floor 60"),
+        Work::Seeds("--system stack --no-protected-memory --seeds 0..330 --floor 20", 0.5),
     ),
-    ("drives", Work::Simulate("--system stack --drive --seeds 0..400 --minutes 2 --floor 40")),
-    ("zones", Work::Simulate("--system zones --seeds 0..400 --minutes 1 --floor 60")),
-    ("open-channel", Work::Simulate("--system open-channel --seeds 0..1000 --minutes 1 --floor 200")),
-    (
-        "exchanges for even wear",
-        Work::Simulate("--system stack --exchanges --seeds 0..400 --minutes 1 --floor 60"),
-    ),
-    ("placement handles", Work::Simulate("--system stack --placement --seeds 0..300 --minutes 1 --floor 40")),
-    ("QoS sets", Work::Simulate("--system stack --qos-sets --seeds 0..60 --minutes 1 --floor 20")),
+    ("drives", Work::Seeds("--system stack --drive --seeds 0..400 --floor 20", 1.0)),
+    ("zones", Work::Seeds("--system zones --seeds 0..400 --floor 20", 0.5)),
+    ("open-channel", Work::Seeds("--system open-channel --seeds 0..1000 --floor 50", 0.5)),
+    ("exchanges for even wear", Work::Seeds("--system stack --exchanges --seeds 0..400 --floor 20", 0.5)),
+    ("placement handles", Work::Seeds("--system stack --placement --seeds 0..300 --floor 15", 0.5)),
+    ("QoS sets", Work::Seeds("--system stack --qos-sets --seeds 0..60 --floor 5", 0.5)),
     ("a cut at every operation", Work::Simulate("--system stack --every-cut --seeds 1..5 --ops 3")),
     ("planted bugs", Work::Simulate("--system stack --mutants --seeds 0..400")),
     ("planted bugs on drives", Work::Simulate("--system stack --drive --mutants --seeds 0..100")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(3, Some(1))),
-    ("real hosts", Work::RunBuilt("tests/hosts/run.sh --brief")),
+    ("real hosts", Work::Hosts(8.0)),
     // What others wrote and this machine has; says what it has not.
     ("suites of others", Work::RunBuilt("tests/strangers/run.sh --cheap")),
 ];
@@ -145,13 +150,16 @@ impl Night {
     }
 }
 
-/// Runs stages and prints the table.
-fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> {
-    let mut rows = Vec::new();
-    for (name, work) in stages {
-        let started = Instant::now();
-        println!("\n== {name}");
-        let outcome = match work {
+impl Work {
+    /// Whether less of it is still worth its time.
+    fn can_be_short(&self) -> bool {
+        matches!(self, Work::Seeds(..) | Work::Fuzz(..) | Work::Hosts(_))
+    }
+
+    /// Does it, or less of it.
+    fn run(&self, root: &Path, is_short: bool) -> Result<String, Vec<String>> {
+        const BUILT: [(&str, &str); 2] = [("DIECUT_HOSTS_BUILT", "1"), ("DIECUT_STRANGERS_BUILT", "1")];
+        match self {
             Work::Check => crate::check::all(root),
             Work::Interleavings => crate::interleavings::run(root),
             Work::Book => crate::book::build(root),
@@ -162,12 +170,38 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
                 run(root, &format!("{TESTS} --no-fail-fast"), &environment)
             }
             Work::Simulate(arguments) => simulate(root, arguments),
-            Work::RunBuilt(line) => {
-                run(root, line, &[("DIECUT_HOSTS_BUILT", "1"), ("DIECUT_STRANGERS_BUILT", "1")])
+            Work::Seeds(arguments, minutes) => {
+                let minutes = if is_short { minutes / 4.0 } else { *minutes };
+                simulate(root, &format!("{arguments} --minutes {minutes}"))
+            }
+            Work::RunBuilt(line) => run(root, line, &BUILT),
+            Work::Hosts(minutes) => {
+                let minutes = if is_short { 0.1 } else { *minutes };
+                run(root, &format!("tests/hosts/run.sh --brief --minutes {minutes}"), &BUILT)
             }
             Work::RunOwned(line) => run(root, line, &[]),
-            Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),
-        };
+            Work::Fuzz(seconds, seed) => {
+                let seconds = if is_short { 1 } else { *seconds };
+                crate::fuzz::run(root, &crate::fuzz::Wish::all(seconds, *seed))
+            }
+        }
+    }
+}
+
+/// Runs stages and prints the table.
+fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> {
+    let mut rows = Vec::new();
+    let mut shortened = Vec::new();
+    let began = Instant::now();
+    for (name, work) in stages {
+        let started = Instant::now();
+        println!("\n== {name}");
+        let is_late = began.elapsed() > BUDGET && work.can_be_short();
+        if is_late {
+            println!("SHORT: the stages before took {} minutes", began.elapsed().as_secs() / 60);
+            shortened.push(*name);
+        }
+        let outcome = work.run(root, is_late);
         let problems = outcome.err().unwrap_or_default();
         problems.iter().for_each(|problem| println!("{problem}"));
         rows.push((*name, problems, started.elapsed().as_secs_f64() / 60.0));
@@ -181,8 +215,20 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
     for (name, problems, _) in &failed {
         problems.iter().take(AGAIN).for_each(|problem| println!("{name}: {problem}"));
     }
+    if !shortened.is_empty() {
+        println!(
+            "SHORT, because those before took {} minutes: {}",
+            BUDGET.as_secs() / 60,
+            shortened.join(", ")
+        );
+    }
     // Alone on the last line, whichever way it went.
-    let counts = format!("stages: {} passed, {} failed", rows.len() - failed.len(), failed.len());
+    let counts = format!(
+        "stages: {} passed, {} failed, {} short",
+        rows.len() - failed.len(),
+        failed.len(),
+        shortened.len()
+    );
     if failed.is_empty() {
         Ok(counts)
     } else {

@@ -1,7 +1,6 @@
 //! Catalogs that earlier versions wrote open for ever.
 
-mod bench;
-
+use crate::bench;
 use bench::{device, open, put, write_frames};
 use diecut_catalog::*;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, Options, Profile};

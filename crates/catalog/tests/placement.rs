@@ -1,8 +1,7 @@
 //! Goal: reclaim unit handles of a vSSD and those of a volume are what they were after a restart, and a change of them is a change. Method: a state
 //! with all kinds of them is written, found again, changed, and found again.
 
-mod bench;
-
+use crate::bench;
 use bench::{device, open, put};
 use diecut_catalog::{State, VolumeRecord, VssdRecord};
 use diecut_spec::{Isolation, Nguid, PlacementIsolation, Size, TenantSpec, VolumeSpec, VssdSpec};

@@ -1,7 +1,6 @@
 //! The catalog on an emulated device whose power goes at every operation.
 
-mod bench;
-
+use crate::bench;
 use bench::{blocks, open, put, write_frames};
 use diecut_catalog::fuzz::{Part, encode_frame, encode_state};
 use diecut_catalog::*;

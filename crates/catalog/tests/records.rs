@@ -1,7 +1,6 @@
 //! What changes cost, what there is room for, and what of later programs is refused.
 
-mod bench;
-
+use crate::bench;
 use bench::{device, open, put, write_frames};
 use diecut_catalog::fuzz::{Part, encode_frame, encode_records, encode_state};
 use diecut_catalog::*;

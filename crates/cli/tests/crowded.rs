@@ -6,6 +6,7 @@
     reason = "drives real sockets and processes, and bounds of time are what is tested"
 )]
 
+use crate::{host, served};
 use diecut_testing::wait;
 use host::Host;
 use served::{BINARY, Server, command, write_profile};
@@ -18,9 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-mod host;
-mod served;
 
 /// New hosts connect, and `status` answers, within this on a busy machine. Before anybody made room they waited for ten seconds.
 const SOON: Duration = Duration::from_secs(4);

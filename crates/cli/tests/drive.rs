@@ -1,7 +1,6 @@
 //! A server on a drive: a file that is formatted, served, and found again after any end; and drives that are refused, by name and with what to do.
 
-mod served;
-
+use crate::served;
 use diecut_testing::wait::wait_until;
 use served::{Server, assert_says, diecut, done, refused};
 use std::collections::BTreeSet;

@@ -1,9 +1,7 @@
 //! Volumes of a server on a drive that loses power, for real: the shipped binary over a disk on FUSE that keeps apart what was not flushed, and a host over
 //! sockets. What a host flushed is there after any cut; where flushes do nothing that is seen.
 
-mod host;
-mod served;
-
+use crate::{host, served};
 use diecut_power::{Disks, Mounted, Options};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;

@@ -1,8 +1,6 @@
 //! A server on several drives that are one pool: what lies where, and what is served when one of them is not there.
 
-mod host;
-mod served;
-
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_units::Buffer;
 use host::Host;

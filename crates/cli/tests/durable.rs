@@ -4,6 +4,7 @@
 //! sector: the real binary serves what is left, and a host reads it.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_devices::{Device, FileChange, FileChanges, Options};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
@@ -16,9 +17,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use served::{Server, refused};
 use std::path::Path;
 use std::process::Command as Process;
-
-mod host;
-mod served;
 
 const LBAS: u64 = 96;
 const LBA_BYTES: usize = 4096;

@@ -1,6 +1,7 @@
 //! A device that asks the server for all its I/O serves hosts from a file.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets")]
 
+use crate::host;
 use diecut_devices::{FileMedium, Profile};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
@@ -15,8 +16,6 @@ use host::Host;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-
-mod host;
 
 const LBA_BYTES: usize = 4096;
 const SPAN_LBAS: u32 = 16;

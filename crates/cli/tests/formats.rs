@@ -6,6 +6,7 @@
 //! are missing, and never touches one that is there.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_units::Buffer;
@@ -20,9 +21,6 @@ use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-mod host;
-mod served;
 
 const LBAS: u64 = 384;
 const LBA_BYTES: usize = 4096;

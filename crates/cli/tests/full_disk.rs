@@ -3,6 +3,7 @@
 //! its own, where somebody else takes the room. Needs root; else the test says so and does nothing.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_testing::mounted::in_small_file_system;
@@ -11,9 +12,6 @@ use diecut_units::Buffer;
 use host::Host;
 use served::{Server, done, write_profile};
 use std::path::{Path, PathBuf};
-
-mod host;
-mod served;
 
 const MOUNTED: &str = "DIECUT_TEST_MOUNTED_AT";
 const LBAS: u64 = 12 << 10;

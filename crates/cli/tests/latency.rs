@@ -2,8 +2,7 @@
 //! paced flash, under a load that waits for it. Not timed.
 #![allow(clippy::disallowed_methods, reason = "drives real processes")]
 
-mod served;
-
+use crate::served;
 use diecut_spec::latency::{Cause, LatencyReport};
 use served::{NQN, SETUP, Server, assert_says, done, folder, refused};
 

@@ -6,6 +6,7 @@
     reason = "drives real sockets and processes, and bounds of time are what is tested"
 )]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_testing::wait::{wait_until, within};
 use diecut_units::Buffer;
@@ -17,9 +18,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
-
-mod host;
-mod served;
 
 const NQN: &str = "nqn.2026-11.org.diecut:a";
 

@@ -2,6 +2,7 @@
 //! listens, who came and went and who was refused and why, that it stops. Method: the real binary on a small device, its standard error in a file, ended by a signal.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::served;
 use diecut_initiator::{Admin, Collect, QueueParameters};
 use diecut_nvme::QualifiedName;
 use diecut_units::Time;
@@ -11,8 +12,6 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-mod served;
 
 /// Subsystem of a null namespace.
 const NQN: &str = "nqn.2026-11.org.diecut:null";

@@ -3,6 +3,7 @@
 //! than what it is told.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::openchannel::{OpenChannel, Request, failed_blocks};
 use diecut_initiator::{Collect, Token};
 use diecut_nvme::Status;
@@ -10,9 +11,6 @@ use diecut_nvme::openchannel::chunk_state;
 use host::Host;
 use served::{SETUP, Server, assert_says, folder, refused};
 use std::path::Path;
-
-mod host;
-mod served;
 
 const LBA_BYTES: u32 = 4096;
 /// Chunks of a die, and dies, of the set-up.

@@ -3,8 +3,7 @@
 //! Not timed.
 #![allow(clippy::disallowed_methods, reason = "drives real processes")]
 
-mod served;
-
+use crate::served;
 use diecut_testing::wait;
 use serde_json::Value;
 use served::{NQN, SETUP, Server, assert_says, command, diecut, done, folder, is_served, refused};

@@ -7,6 +7,7 @@
 #![cfg(debug_assertions)]
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_testing::wait;
@@ -17,9 +18,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-mod host;
-mod served;
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 /// Blocks that hosts write all the time; the one behind them fails.

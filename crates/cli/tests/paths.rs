@@ -2,6 +2,7 @@
 //! stands after the server died. Method: the real binary, reached at two addresses of the machine.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Token};
 use diecut_nvme::io::LbaRange;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
@@ -10,9 +11,6 @@ use host::Host;
 use served::{NQN, Server, command, done, refused, write_profile};
 use std::net::SocketAddr;
 use std::path::Path;
-
-mod host;
-mod served;
 
 fn serve(folder: &Path, listen: &str) -> Server {
     let mut serve = command(folder);

@@ -1,10 +1,7 @@
 //! A server whose pool lies on a namespace of another one, over real sockets: both are killed under load and come back, the target stays away, another
 //! server wants the same namespace, and set-ups are wrong. What a host flushed is there after all of it.
 
-mod host;
-mod served;
-mod targets;
-
+use crate::{host, served, targets};
 use diecut_initiator::{Command, LbaSpan};
 use diecut_testing::Random;
 use diecut_testing::wait::wait_for;

@@ -1,10 +1,7 @@
 //! A server on a pool of which some drives are namespaces of targets, and one is a file: what is felt when a target goes, what is served without it, and
 //! how such drives join and leave.
 
-mod host;
-mod served;
-mod targets;
-
+use crate::{host, served, targets};
 use diecut_initiator::{Command, LbaSpan};
 use diecut_testing::Random;
 use diecut_testing::wait::wait_for;

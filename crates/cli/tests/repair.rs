@@ -3,6 +3,7 @@
 //! in the file are damaged and put right again.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_units::Buffer;
@@ -10,9 +11,6 @@ use host::Host;
 use served::{Server, diecut, done, refused};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-mod host;
-mod served;
 
 /// LBAs of 4 KiB.
 const LBAS: u64 = 1024;

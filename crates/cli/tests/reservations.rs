@@ -2,6 +2,7 @@
 //! and of zones; volatile ones are gone. Method: the real binary with two shards over a file; two hosts over real sockets.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Token};
 use diecut_nvme::reservation::*;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
@@ -12,9 +13,6 @@ use served::{Server, command, write_profile};
 use std::net::SocketAddr;
 use std::path::Path;
 use zerocopy::{FromBytes, IntoBytes};
-
-mod host;
-mod served;
 
 /// Namespaces of the subsystem: volumes whose reservation persists and does not, zones.
 const PERSISTENT: u32 = 1;

@@ -2,6 +2,7 @@
 //! is told to administrators. Method: the real binary with two shards over a file; hosts over real sockets.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Token};
 use diecut_nvme::log_page::lid;
 use diecut_nvme::sanitize::{Sanitize, SanitizeLog, action};
@@ -12,9 +13,6 @@ use host::Host;
 use served::{Server, command, done, write_profile};
 use std::path::Path;
 use zerocopy::FromBytes;
-
-mod host;
-mod served;
 
 const LBAS: u64 = 32;
 const NQN: &str = "nqn.2026-11.org.diecut:a";

@@ -3,6 +3,7 @@
 //! sockets, each with its own content in every block. Not timed: the processor's time is read, not the clock's.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_testing::wait;
@@ -14,9 +15,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-mod host;
-mod served;
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 const LBAS: u64 = 256;

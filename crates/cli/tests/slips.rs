@@ -3,8 +3,7 @@
 //! Not timed.
 #![allow(clippy::disallowed_methods, reason = "drives real processes")]
 
-mod served;
-
+use crate::served;
 use served::{NQN, SETUP, Server, assert_says, command, diecut, done, folder, refused, wait};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,11 +1,10 @@
 //! The device through the flash contract: content, rules, time, faults, power cuts, files.
 
+use crate::rig;
 use diecut_emulator::*;
 use diecut_media::*;
 use diecut_units::*;
 use rig::*;
-
-mod rig;
 
 fn backings() -> Vec<(&'static str, Options, Option<tempfile::TempDir>)> {
     let folder = tempfile::tempdir().unwrap();

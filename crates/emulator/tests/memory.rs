@@ -1,11 +1,10 @@
 //! What a device in memory takes of it. In a program of its own: other tests take memory, too.
 
+use crate::rig;
 use diecut_emulator::*;
 use diecut_media::*;
 use diecut_units::*;
 use rig::*;
-
-mod rig;
 
 /// Anonymous memory of this process.
 fn anonymous_bytes() -> u64 {

@@ -1,6 +1,7 @@
 //! Where in a device's file the content of its erase blocks lies: a block that is opened gets the place that another left, nobody's
 //! content goes with that, and files of versions without places open.
 
+use crate::rig;
 use diecut_emulator::*;
 use diecut_media::*;
 use diecut_units::*;
@@ -8,8 +9,6 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rig::*;
 use std::path::Path;
-
-mod rig;
 
 const BLOCK_BYTES: usize = 256 << 10;
 const UNITS: u32 = 8;

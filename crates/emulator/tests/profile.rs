@@ -1,12 +1,11 @@
 //! What a profile and a fault plan say is what the device does: times with every switch on and off, wear, retention, bad
 //! parts, backings.
 
+use crate::rig;
 use diecut_emulator::*;
 use diecut_media::*;
 use diecut_units::*;
 use rig::*;
-
-mod rig;
 
 fn tiny(change: impl FnOnce(&mut Profile)) -> Profile {
     let mut profile = Profile::named("tiny").unwrap();

@@ -1,5 +1,6 @@
 //! Room on the file system under a device's file: taken ahead, given back, and what happens when there is none.
 
+use crate::rig;
 use diecut_emulator::*;
 use diecut_media::*;
 use diecut_testing::mounted::in_small_file_system;
@@ -7,8 +8,6 @@ use diecut_testing::needs::left_out;
 use diecut_units::*;
 use rig::*;
 use std::path::{Path, PathBuf};
-
-mod rig;
 
 const BLOCK_BYTES: u64 = 256 << 10;
 const UNITS: u32 = 8;

@@ -1,6 +1,7 @@
 //! Devices whose completions wait for syncs: what a cut at any moment leaves of what was written, in the model of a disk and in a
 //! file whose changes are replayed in part.
 
+use crate::rig;
 use diecut_emulator::*;
 use diecut_media::*;
 use diecut_units::*;
@@ -9,8 +10,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rig::*;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-mod rig;
 
 const UNITS: u32 = 8;
 const BLOCKS: usize = 4;

@@ -1,7 +1,7 @@
 //! Goal: the life of associations: who may connect, what ends them, and that nothing of one that is gone lands behind what its host
 //! sends afterwards. Method: a target with a namespace in memory, whose commands are held back, and hosts that come, go and come again.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::{NamespaceCompletion, NamespaceError};
 use diecut_nvme::admin::AsynchronousEvent;
 use diecut_nvme::property::offset;

@@ -1,7 +1,7 @@
 //! Goal: a host reaches chunks by the commands of Open-Channel 2.0, and their log page does not take the place of OCP's. Method: a host over a
 //! namespace whose commands the test answers itself; addresses and bytes by hand.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::*;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::openchannel::{ChunkDescriptor, Geometry, VectorCommand, fid, lid, opcode as oc};

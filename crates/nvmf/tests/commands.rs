@@ -1,7 +1,7 @@
 //! Goal: commands do what they say in every way that data can travel, with and without digests. Method: a target with a namespace in memory
 //! behind a byte stream that a seed cuts anywhere.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::NamespaceError;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, IndependentNamespace, cns};

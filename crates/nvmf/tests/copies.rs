@@ -1,7 +1,7 @@
 //! Goal: Copy and Write Uncorrectable are taken as the specification says, and refused by name otherwise. Method: a target with a namespace
 //! in memory.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::{
     COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceCompletion, NamespaceError, NamespaceOperation,
 };

@@ -1,6 +1,6 @@
 //! Goal: features do what they acknowledge, and what cannot be done is refused. Method: a host that asks for every feature in every way.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::NamespaceProperties;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, HOST_BEHAVIOR_SIZE_BYTES, fid};

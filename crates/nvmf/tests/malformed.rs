@@ -1,7 +1,7 @@
 //! Goal: PDUs that no right host sends are answered by a termination request with its fatal error status, and the connection ends; nobody
 //! else notices. Method: a table of wrong PDUs with the status of each; then right ones with random bytes bent, beside a neighbour at work.
 
-mod world;
+use crate::world;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
 use diecut_nvme::tcp::*;
 use diecut_nvme::*;

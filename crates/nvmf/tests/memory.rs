@@ -1,8 +1,7 @@
 //! Goal: what a target holds stays within its budget, others get their part, and all is given back. Method: hosts that take what they can:
 //! that read nothing, send halves, open connections, beside hosts at work; the budget is counted after each step.
 
-mod world;
-
+use crate::world;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::tcp::{Digests, ReadyToTransfer};

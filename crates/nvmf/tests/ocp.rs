@@ -1,7 +1,7 @@
 //! Goal: hosts find the log pages and the feature of OCP behind its UUID, and what they say is what was done. Method: a host that reads them
 //! as nvme-cli does, over a namespace that answers when the test wants it to.
 
-mod world;
+use crate::world;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage, Identify};
 use diecut_nvme::feature::{EVENT_ACCESS_CHANGE, EVENT_NAMESPACE_ATTRIBUTE, EVENT_TELEMETRY, SetFeatures};
 use diecut_nvme::identify::{CTRATT_UUID_LIST, IdentifyController, LPA_TELEMETRY, cns};

@@ -1,7 +1,7 @@
 //! Goal: hosts are told of what they can ask of a subsystem, and of nothing else. Method: subsystems of one kind of namespace and of several; what
 //! Identify and log pages name is compared with what commands are answered.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::{ChunkProperties, ChunkShape};
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, NSFEAT_THIN, OACS_FORMAT_NVM, cns};

@@ -1,7 +1,7 @@
 //! Goal: an administrator's word on a path counts for the controllers that came over it, and for no other: what it serves, what its log page and
 //! its events say. Method: a target that hosts reach at two addresses, a controller at each.
 
-mod world;
+use crate::world;
 use diecut_nvme::admin::{AsynchronousEvent, FormatNvm, GetLogPage, Identify};
 use diecut_nvme::feature::{EVENT_ACCESS_CHANGE, SetFeatures, fid};
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, cns};

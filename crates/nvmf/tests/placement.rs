@@ -1,7 +1,7 @@
 //! Goal: hosts find the reclaim unit handles of a namespace, choose among them with each write, and are told what became of that.
 //! Method: a host that asks and writes as nvme-cli and fio do, over namespaces that show where a write was to go.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::*;
 use diecut_nvme::admin::{GetLogPage, Identify};
 use diecut_nvme::fdp::*;

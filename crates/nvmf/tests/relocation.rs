@@ -1,7 +1,7 @@
 //! Goal: subsystems change their shard while hosts are connected: nothing of a connection is lost, and nothing is answered twice. Method:
 //! two targets over one namespace in memory, connections handed over in the midst of PDUs and commands.
 
-mod world;
+use crate::world;
 use diecut_nvme::property::offset;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;

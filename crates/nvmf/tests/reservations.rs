@@ -1,7 +1,7 @@
 //! Goal: hosts keep each other out of a namespace as the specification says, are told of what others did, and are told apart by their
 //! identifiers. Method: two hosts with a namespace in memory.
 
-mod world;
+use crate::world;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::feature::fid;
 use diecut_nvme::log_page::lid;

@@ -1,7 +1,7 @@
 //! Goal: a host that sanitizes its subsystem finds nothing of what was there, is told of the end, and nobody writes meanwhile; a failure and
 //! a restart are what the log page says. Method: hosts with namespaces in memory, and each command to a namespace one by one.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::*;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage, Identify};
 use diecut_nvme::identify::cns;

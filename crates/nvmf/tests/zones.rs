@@ -1,7 +1,7 @@
 //! Goal: a host hears of zones that changed by themselves, and reads which. Method: two controllers of a subsystem with a zoned namespace and another
 //! one; zones change by hand.
 
-mod world;
+use crate::world;
 use diecut_namespace::contract::{CHANGED_ZONES_MAX, ChangedZones};
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::feature::fid;

@@ -109,9 +109,9 @@ pub struct SimArgs {
     /// coverage marks were hit (needs a build with the feature `marks`).
     #[arg(long, requires = "seeds")]
     pub complete: bool,
-    /// Begins no further seed of --seeds after so many minutes of the real clock, once --floor of them were begun.
-    #[arg(long, requires = "seeds", conflicts_with = "mutants")]
-    pub minutes: Option<u64>,
+    /// Begins no further seed of --seeds after so many minutes of the real clock (0.5: half a minute), once --floor of them were begun.
+    #[arg(long, requires = "seeds", conflicts_with = "mutants", value_parser = minutes)]
+    pub minutes: Option<f64>,
     /// So many of --seeds run however long they take: a slow machine needs more minutes, and finds the same.
     #[arg(long, requires = "minutes", default_value_t = 1)]
     pub floor: u64,
@@ -121,6 +121,19 @@ pub struct SimArgs {
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+impl SimArgs {
+    /// How long further seeds are begun.
+    fn time_limit(&self) -> Option<Duration> {
+        self.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes))
+    }
+}
+
+/// From a hundredth of a minute to a month.
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes| (0.01..=43_200.0).contains(minutes));
+    minutes.ok_or_else(|| "a number of minutes, from 0.01 to 43200".to_owned())
 }
 
 fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
@@ -380,7 +393,7 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
         threads: arguments.threads,
         twice: arguments.twice,
         mutant: arguments.mutant.clone(),
-        deadline: arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes)),
+        deadline: arguments.time_limit().map(|limit| Instant::now() + limit),
         floor: arguments.floor,
         ..SetOptions::default()
     };

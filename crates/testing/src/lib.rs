@@ -1,5 +1,5 @@
-//! What tests of several rooms need: random numbers, how far to go, waits, planted bugs that must be noticed, a look at what the machine has, small file
-//! systems, and worlds to test in: a pool on an emulated device, a space in memory, a target with a namespace in memory.
+//! What tests of several rooms need: random numbers, how far to go, waits, planted bugs that must be noticed, a look at what the machine has, which files are
+//! modules of a program, small file systems, and worlds to test in: a pool on an emulated device, a space in memory, a target with a namespace in memory.
 //!
 //! Place in the flow: none. Rooms name it under `[dev-dependencies]` only, which `cargo xtask arrows` checks.
 //!
@@ -15,6 +15,7 @@ pub mod depth;
 pub mod driven;
 #[cfg(feature = "flash")]
 pub mod fake_space;
+pub mod modules;
 pub mod mounted;
 pub mod needs;
 #[cfg(feature = "planted")]

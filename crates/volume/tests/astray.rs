@@ -1,8 +1,7 @@
 //! Goal: a page that lies where another should is not taken for it, though it is whole. Method: a store on a space in memory in which
 //! program units of two erase blocks, or of one, change places, and reads of everything.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, MARK_OFFSET, MARK_SIZE_BYTES, OOB_SIZE_BYTES, Random, seal_mark, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, Span, Time};
 use diecut_volume::contract::*;

@@ -2,8 +2,7 @@
 //! deallocations and lost blocks, each in its own part of a volume, on a tiny store that is always cleaning; a model says what each
 //! part holds, and the store is opened again after power cuts and deaths.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;

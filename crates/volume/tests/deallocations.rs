@@ -1,8 +1,7 @@
 //! Goal: a deallocation costs what is mapped, in work and on flash, and means what it says after a restart. Method: a thin volume far
 //! larger than what its store holds, over a space in memory.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;

@@ -2,8 +2,7 @@
 //! before the last stop. Method: random writes with handles on a space in memory that counts what it was asked; deaths of the process, power
 //! cuts and orderly stops. The space lives through all of them, so its counts are the truth.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, seal_unit, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;

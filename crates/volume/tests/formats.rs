@@ -1,8 +1,7 @@
 //! Goal: a store of the new format knows after a restart what it knew before, and one of the format of before becomes a new one without losing
 //! anything, whenever it is cut. Method: stores on a space in memory, an oracle of each IU, and looks at the bytes of the medium.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, seal_unit, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;

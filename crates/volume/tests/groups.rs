@@ -2,10 +2,7 @@
 //! finds room as long as there is some. Method: a store on a space in memory with groups of two units each. That nothing is lost over cuts is for
 //! `model.rs`.
 
-mod common;
-#[path = "common/placed.rs"]
-mod placed;
-
+use crate::{common, placed};
 use common::{FakeSpace, shape};
 use diecut_testing::planted;
 use diecut_units::ContentMode;

@@ -1,10 +1,7 @@
 //! Goal: reclaim unit handles do what they are for, and hosts are told the truth about them. Method: a store on a space in memory, without
 //! cuts; figures are compared with what was written. That nothing is lost, and that handles stay apart, is for `model.rs`.
 
-mod common;
-#[path = "common/placed.rs"]
-mod placed;
-
+use crate::{common, placed};
 use common::{FakeSpace, shape};
 use diecut_units::ContentMode;
 use diecut_volume::contract::*;

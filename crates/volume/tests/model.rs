@@ -2,8 +2,7 @@
 //! Method: random commands on a tiny store with many overwrites and cleaner cycles; power cuts and process deaths at
 //! random operations; for each IU the oracle keeps the versions it may have.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, plain_shape, shape};
 use diecut_testing::depth::depth;
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};

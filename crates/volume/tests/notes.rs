@@ -1,8 +1,7 @@
 //! Goal: what the cleaner meets in a victim and no anchor covers yet is written again. Method: the log alone, over a space in memory,
 //! with an owner that has a map of tags and hears of notes.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, shape};
 use diecut_log::{Log, LogAddress, LogConfig, Move, Owner, Placement, Stream, TagForm};
 use diecut_units::{ContentMode, Span, Time};

@@ -1,8 +1,7 @@
 //! Goal: what a store promises it keeps: the size it was made with, and an answer to everything also when the vSSD takes
 //! no more writes. Method: stores on a space in memory, opened again and again, or made read-only under load.
 
-mod common;
-
+use crate::common;
 use common::{
     FakeSpace, MARK_OFFSET, MARK_SIZE_BYTES, OOB_SIZE_BYTES, Random, seal_mark, seal_slot, seal_unit, shape,
 };

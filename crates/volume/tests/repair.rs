@@ -3,8 +3,7 @@
 //! cannot be read at a start, for once or for good; images are made that an older version would have left. The oracle knows
 //! every version of each IU.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, seal_unit, shape};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;

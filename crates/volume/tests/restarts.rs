@@ -3,8 +3,7 @@
 //! a store empty, then several restarts in a row with nothing or little between them, some in the middle of recovery; deaths
 //! of the process and power cuts. The oracle knows which versions each IU may have.
 
-mod common;
-
+use crate::common;
 use common::{FakeSpace, Random, shape};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;

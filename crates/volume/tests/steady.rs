@@ -2,8 +2,7 @@
 //! at an even pace. Method: a closed loop in virtual time on an emulated device with its exact timing, one vSSD over all of it,
 //! tags for content; the ideal cleaner is a model of its own.
 
-mod common;
-
+use crate::common;
 use diecut_emulator::{Backing, Device, Options, Profile};
 use diecut_media::Media;
 use diecut_spec::Isolation;

@@ -1,8 +1,7 @@
 //! Goal: a page that lies where another should is not taken for it, though it is whole, also not after its block was copied. Method: zones
 //! on a space in memory in which program units change places, and reads of everything.
 
-mod world;
-
+use crate::world;
 use world::{UNIT_IUS, World};
 
 /// Units of one block, and of two, in each other's place. How many reads said so.

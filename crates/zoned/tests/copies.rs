@@ -1,8 +1,7 @@
 //! Goal: a copy writes what its sources hold at the write pointer of a zone, or nothing; any number of copies is answered. Method: sources that
 //! are staged, on flash, never written and lost, in several zones; destinations that cannot be.
 
-mod world;
-
+use crate::world;
 use diecut_units::{BufferMut, ContentMode, Payload};
 use diecut_zoned::contract::*;
 use diecut_zoned::states::{ZoneAction, ZoneRefusal};

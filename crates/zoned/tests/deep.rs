@@ -1,8 +1,7 @@
 //! Goal: every write is answered, however many zones a host fills before the first of them is programmed. Method: more zones than staging serves
 //! are written from their start to their end at once, while two may be active.
 
-mod world;
-
+use crate::world;
 use diecut_units::{BufferMut, ContentMode, Payload};
 use diecut_zoned::contract::*;
 use world::{SET, UNIT_IUS, World, content};

@@ -2,8 +2,7 @@
 //! pages say. Method: each block of a zone loses its first page or its first row, then the store is opened again, the zone is written on, so that
 //! the block is copied, and reset; everything is read each time.
 
-mod world;
-
+use crate::world;
 use diecut_zoned::contract::ZoneOperation;
 use diecut_zoned::states::{ZoneAction, ZoneState};
 use world::{SET, UNIT_IUS, WIDTH, World};

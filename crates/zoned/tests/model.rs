@@ -2,8 +2,7 @@
 //! gone as a whole. Method: random commands on two namespaces of different zones over a space in memory that tears units, brings frees
 //! back, fails programs and loses pages; an oracle that knows of each zone what was written in its present life, and what a cut may leave of it.
 
-mod losses;
-
+use crate::losses;
 use diecut_testing::Random;
 use diecut_testing::fake_space::{FakeSpace, shape};
 use diecut_units::{Buffer, BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};

@@ -1,6 +1,7 @@
 //! Command line of the driver.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::server::Launch;
@@ -9,7 +10,8 @@ use crate::server::Launch;
 pub const USAGE: &str = "\
 usage: diecut-hosts [--kernel 6.1|6.12]... [--scenario NAME]... [--server reference|COMMAND]
                     [--administer COMMAND] [--nqn-a NQN] [--nqn-b NQN] [--programs FOLDER]
-                    [--cache FOLDER] [--work FOLDER] [--lanes COUNT] [--brief] [--verbose]
+                    [--cache FOLDER] [--work FOLDER] [--lanes COUNT] [--brief] [--minutes COUNT]
+                    [--verbose]
 
 COMMAND is run by sh; {port} and {folder} in it are replaced by the TCP port on 127.0.0.1 to serve on and
 by a folder that survives restarts of the server. The environment variable DIECUT_HOSTS_SERVER is its default.
@@ -17,7 +19,8 @@ The command of --administer, by default DIECUT_HOSTS_ADMINISTER, is run with wha
 behind it (see administer.sh); without one, or with the reference server, that is skipped.
 A guest finds what is in the folder of --programs in /programs. Scenarios that need it run when they are named.
 So many guests at a time run as there are lanes: by default 2, or 1 on a machine with one core and with --verbose.
-With --brief, older kernels run what depends on the kernel most. Run tests/hosts/prepare.sh first.";
+With --brief, older kernels run what depends on the kernel most, after the newest ran all. No guest is booted after so many --minutes, but one for each
+lane; those left out are named and counted. Run tests/hosts/prepare.sh first.";
 
 /// Kernels that prepare.sh fetches.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
@@ -37,6 +40,8 @@ pub struct Options {
     pub are_named: bool,
     /// Older kernels run less.
     pub brief: bool,
+    /// After it no further guest is booted, but one for each lane.
+    pub time_limit: Option<Duration>,
     /// Scenarios to run on each kernel.
     pub scenarios: Vec<&'static Scenario>,
     /// How the server under test is started.
@@ -70,6 +75,7 @@ impl Options {
             kernels: Vec::new(),
             are_named: false,
             brief: false,
+            time_limit: None,
             scenarios: Vec::new(),
             launch: std::env::var("DIECUT_HOSTS_SERVER").map_or(Launch::Reference, Launch::parse),
             administer: std::env::var("DIECUT_HOSTS_ADMINISTER").ok(),
@@ -106,6 +112,13 @@ impl Options {
                     let count = value()?;
                     let lanes = count.parse().ok().filter(|lanes| (1..=8).contains(lanes));
                     options.lanes = lanes.ok_or_else(|| format!("--lanes {count}: from 1 to 8"))?;
+                }
+                "--minutes" => {
+                    let count = value()?;
+                    let minutes = count.parse().ok().filter(|minutes| (0.1..=1440.0).contains(minutes));
+                    let minutes: f64 =
+                        minutes.ok_or_else(|| format!("--minutes {count}: from 0.1 to 1440"))?;
+                    options.time_limit = Some(Duration::from_secs_f64(60.0 * minutes));
                 }
                 "--brief" => options.brief = true,
                 "--verbose" => options.verbose = true,

@@ -46,6 +46,8 @@ impl Run {
 #[derive(Default)]
 pub struct Report {
     runs: Vec<Run>,
+    /// What was not run because the time for it was over.
+    pub left_out: Vec<String>,
 }
 
 impl Report {
@@ -77,6 +79,9 @@ impl Report {
         }
         let failed: usize = self.runs.iter().map(Run::failed_count).sum();
         let all: usize = self.runs.iter().map(|run| run.checks.len()).sum();
-        println!("{} passed, {failed} failed", all - failed);
+        if !self.left_out.is_empty() {
+            println!("hosts: NOT RUN, no time left: {}", self.left_out.join(", "));
+        }
+        println!("{} passed, {failed} failed, {} scenarios left out", all - failed, self.left_out.len());
     }
 }

@@ -3,7 +3,7 @@
 use super::SimArgs;
 use crate::openchannel::{self, Figures};
 use crate::say;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Lives of the server in a seed: between two there is a death of the process or a power cut.
 const LIVES: u32 = 6;
@@ -16,10 +16,10 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
         (None, seeds) => seeds.unwrap_or(super::SEEDS_UNASKED),
     };
     let started = Instant::now();
-    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let limit = arguments.time_limit();
     let (mut seeds, mut failed, mut all) = (0, 0, Figures::default());
     for seed in first..end {
-        if limit.is_some_and(|limit| started.elapsed() > limit) {
+        if seeds >= arguments.floor && limit.is_some_and(|limit| started.elapsed() > limit) {
             break;
         }
         seeds += 1;
@@ -51,5 +51,5 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
         all.sanitizes[1],
         all.sanitizes[2]
     );
-    failed == 0 && (arguments.minutes.is_none() || seeds >= arguments.floor)
+    failed == 0
 }

@@ -3,7 +3,7 @@
 use super::SimArgs;
 use crate::say;
 use crate::zones::{self, Figures};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Lives of the server in a seed: between two there is a death of the process or a power cut.
 const LIVES: u32 = 6;
@@ -17,7 +17,7 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
     };
     diecut_units::marks::plant_mutant(arguments.mutant.as_deref());
     let started = Instant::now();
-    let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let limit = arguments.time_limit();
     let (mut seeds, mut failed, mut all) = (0, 0, Figures::default());
     for seed in first..end {
         if seeds >= arguments.floor && limit.is_some_and(|limit| started.elapsed() > limit) {

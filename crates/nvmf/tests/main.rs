@@ -1,0 +1,28 @@
+//! All tests of the room in one program: each program is compiled and linked by itself, with all that it instantiates of the room.
+
+mod associations;
+mod chunks;
+mod commands;
+mod copies;
+mod features;
+mod malformed;
+mod memory;
+mod ocp;
+mod offers;
+mod paths;
+mod placement;
+mod relocation;
+mod reservations;
+mod sanitize;
+mod world;
+mod zones;
+
+/// Goal: no file of tests is forgotten here, for then nothing runs it.
+#[test]
+fn each_file_of_tests_is_a_module() {
+    diecut_testing::modules::all_named(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests"),
+        include_str!("main.rs"),
+        &[],
+    );
+}

@@ -1,0 +1,19 @@
+//! All tests of the room in one program: each program is compiled and linked by itself, with all that it instantiates of the room.
+
+mod astray;
+mod copies;
+mod deep;
+mod losses;
+mod lost;
+mod model;
+mod world;
+
+/// Goal: no file of tests is forgotten here, for then nothing runs it.
+#[test]
+fn each_file_of_tests_is_a_module() {
+    diecut_testing::modules::all_named(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests"),
+        include_str!("main.rs"),
+        &[],
+    );
+}
