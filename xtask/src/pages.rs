@@ -15,7 +15,7 @@ pub struct Code {
     functions: BTreeSet<String>,
     /// Paths of all files of the tree.
     paths: BTreeSet<String>,
-    /// Names of packages and of their programs.
+    /// Names of packages and of their programs, those of tests among them.
     packages: BTreeSet<String>,
     /// Numbers of invariants that are cited, with the first file of each.
     cited: BTreeMap<String, String>,
@@ -271,7 +271,7 @@ pub fn unknown_programs(page: &str, text: &str, code: &Code) -> Vec<String> {
             let is_there = match pair[0] {
                 "-p" | "--package" => code.packages.contains(pair[1]),
                 "--example" => of_a_crate("examples"),
-                "--test" => of_a_crate("tests"),
+                "--test" => of_a_crate("tests") || code.packages.contains(pair[1]),
                 _ => true,
             };
             if !is_there && pair[1] != "X" {

@@ -302,7 +302,7 @@ fn a_drive_is_overwritten_for_ever() {
     for (profile, lanes) in drives.into_iter().flatten() {
         let mut story = Story::on(profile, 7, lanes);
         let mut written = 0;
-        while written < 6 * SIZE_BYTES / IU_SIZE_BYTES as u64 {
+        while written < depth(4, 6) * SIZE_BYTES / IU_SIZE_BYTES as u64 {
             if story.asked.len() < 32 {
                 let before = story.next;
                 story.command();
