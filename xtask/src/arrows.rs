@@ -12,7 +12,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("spec", &[]),
     ("emulator", &["media"]),
     ("drives", &["media"]),
-    ("devices", &["media", "emulator", "drives"]),
+    ("devices", &["media", "nvme", "emulator", "drives"]),
     ("vssd", &["media", "spec"]),
     ("log", &["vssd"]),
     ("volume", &["log", "vssd"]),

@@ -90,6 +90,36 @@ pub struct DeviceStatus {
     /// Even wear.
     #[serde(default)]
     pub wear: WearStatus,
+    /// What the drive says of its health; absent where it says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<DriveHealth>,
+}
+
+/// What an NVMe drive says of its health (NVMe Base 2.0, figure 207). Counts are those of the drive's whole life.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveHealth {
+    /// What the drive warns of, in words.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Its temperature; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_celsius: Option<i32>,
+    /// Spare that is left.
+    pub spare_percent: u8,
+    /// Below so much spare it warns.
+    pub spare_threshold_percent: u8,
+    /// Life that is used, as its maker reckons; more than 100 where it goes on beyond.
+    pub used_percent: u8,
+    /// What hosts wrote to it, in units of 512,000 bytes, rounded up.
+    pub written: Size,
+    /// What hosts read from it, likewise.
+    pub read: Size,
+    /// Reads and writes that failed for good because of its media.
+    pub media_errors: u64,
+    /// Hours that it had power.
+    pub power_on_hours: u64,
+    /// Times that it lost power without being told before.
+    pub unsafe_shutdowns: u64,
 }
 
 /// The file of an emulated device, and what its file system has left.

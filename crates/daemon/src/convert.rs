@@ -85,6 +85,7 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
         }
         one
     };
+    let health = facts.health.last_said().into_iter().chain(std::iter::repeat(None));
     status::Status {
         listen: listen.to_string(),
         pacing: None,
@@ -97,7 +98,11 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
             .into_iter()
             .zip(files)
             .zip(places())
-            .map(|((one, file), place)| device(one, file, place.and_then(|place| place.path.clone())))
+            .zip(health)
+            .map(|(((one, file), place), health)| {
+                let path = place.and_then(|place| place.path.clone());
+                status::DeviceStatus { file, path, health, ..device(one) }
+            })
             .collect(),
         missing_devices: facts.missing.clone(),
         tenants: status.tenants,
@@ -108,14 +113,11 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
     }
 }
 
-fn device(
-    device: control::DeviceStatus,
-    file: Option<status::DeviceFile>,
-    path: Option<String>,
-) -> status::DeviceStatus {
+/// What a shard knows of a device.
+fn device(device: control::DeviceStatus) -> status::DeviceStatus {
     status::DeviceStatus {
         name: device.name,
-        path,
+        path: None,
         channels: device.channels,
         dies_per_channel: device.dies_per_channel,
         raw_capacity: Size(device.raw_capacity_bytes),
@@ -125,8 +127,9 @@ fn device(
         bad_erase_blocks: device.bad_erase_blocks,
         quarantined: device.quarantined,
         erases_per_channel: device.erases_per_channel,
-        file,
+        file: None,
         wear: device.wear,
+        health: None,
     }
 }
 

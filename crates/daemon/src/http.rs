@@ -6,6 +6,7 @@ use crate::clients::{self, Clients, LimitedLog};
 use crate::control_port::ControlPort;
 use crate::convert;
 use crate::extract::{Body, PATIENCE, Path, Refusal};
+use crate::health::Health;
 use crate::panics::Panics;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -57,6 +58,8 @@ pub struct DeviceFacts {
     pub places: Vec<DevicePlace>,
     /// Those that are not there.
     pub missing: Vec<MissingDevice>,
+    /// What drives say of their health.
+    pub health: Health,
 }
 
 /// Where a device is.

@@ -24,6 +24,7 @@ pub mod error;
 mod extract;
 pub mod folder;
 pub mod format;
+pub mod health;
 mod held;
 pub mod http;
 mod local;

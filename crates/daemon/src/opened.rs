@@ -10,7 +10,9 @@ use diecut_devices::{Device, Options};
 use diecut_reactor::IoFile;
 use diecut_shard::Nonces;
 use diecut_units::Geometry;
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What is known of what a device holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,14 @@ pub struct Opened {
     pub io: Option<IoFile>,
     /// Given up when it is served no more.
     pub claim: Option<Claim>,
+}
+
+impl Opened {
+    /// Its name, and the drive of this machine that it lies on, if it does.
+    pub fn drive(&self) -> Option<(String, Arc<File>)> {
+        let IoFile::Ring(file, _) = self.io.as_ref()? else { return None };
+        Some((self.shown.name.clone(), Arc::clone(file)))
+    }
 }
 
 /// All devices of a server, in the order of its set-up.

@@ -9,6 +9,7 @@ use crate::convert;
 use crate::device;
 use crate::error::{ServeError, file_error, warn};
 use crate::folder::{DataFolder, looseness};
+use crate::health::Watch;
 use crate::http::{self, DeviceFacts, DevicePlace, DeviceTraits, router_with};
 use crate::opened::{Age, AllOpened, Mark, News, Opened, Shown};
 use crate::panics::{self, Panics};
@@ -282,7 +283,7 @@ pub fn serve(
     let (mut config, configs) = shards::config(setup, &opened)?;
     let AllOpened { devices: opened, missing, recipe, news, .. } = opened;
     let News { age, made: [mut image, pending], mark, differences } = news;
-    let traits = traits_of(&opened);
+    let (traits, watch) = (traits_of(&opened), Watch::start(opened.iter().map(Opened::drive))?);
     let (mut room, mut places, mut lines) = (String::new(), Vec::new(), Vec::new());
     let mut private = vec![setup.server.data.clone()];
     let (mut devices, mut io, mut rooms) = (Vec::new(), Vec::new(), None);
@@ -339,8 +340,7 @@ pub fn serve(
         ));
     }
     let told = if advertised.is_empty() { dialled(reactor.addresses()) } else { advertised };
-    let listen: Vec<String> = reactor.addresses().iter().map(ToString::to_string).collect();
-    let listen = listen.join(", ");
+    let listen = reactor.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let outcome = runtime.block_on(async {
         let status = settle(setup, serve_options, (age, &differences), &listen, &*port).await?;
         resources::trim();
@@ -381,7 +381,7 @@ pub fn serve(
         };
         announce(&lines.text(&status, traits));
         let stopped = signals::stop_of(signals);
-        let facts = DeviceFacts { traits, places, missing };
+        let facts = DeviceFacts { traits, places, missing, health: watch.health() };
         let routes = router_with(Arc::clone(&port), listen, facts, panics);
         tokio::select! {
             never = http::serve(listener, routes, clients_max) => match never {},

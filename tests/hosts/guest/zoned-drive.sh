@@ -57,6 +57,9 @@ check connect timeout 30 nvme connect -t tcp -a 127.0.0.1 -s 4421 $me -n $inner 
 check volume-appears within 15 has_device $inner
 V=$(device_of $inner)
 if [ ! -b "$V" ]; then tail -n 30 /tmp/server-$starts.log; blkzone report $drive | head -n 20; exit 0; fi
+# It is an NVMe drive to the kernel: the one of the server, which has a health log.
+tells_of_its_health() { $diecut device identify --json "$V" >/tmp/health.json && cat /tmp/health.json && grep -q '"spare_percent": *100' /tmp/health.json; }
+check health-of-an-nvme-drive tells_of_its_health
 check fio-verify fio_verify first "$V" 64m 31 $on_device
 # Overwritten until zones are cleaned: each is reset and written again.
 for round in 1 2 3 4 5 6; do check "overwritten-$round" fio_verify "round$round" "$V" 96m 4$round $on_device --bs=16k; done

@@ -124,9 +124,7 @@ fn show(status: &status::Status) {
             device.name
         ));
     }
-    for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
-        print::line(&format!("warning: {reason}"));
-    }
+    super::device::health::print_warnings(status);
     print::table(vssd::header(), status.vssds.iter().map(vssd::row).collect());
     // Identities make it too wide; `diecut volume list` has them.
     let columns = volume::header().len() - 1;

@@ -4,6 +4,7 @@
 
 mod contents;
 mod error;
+mod health;
 mod labels;
 mod open;
 mod properties;
@@ -14,6 +15,7 @@ mod zones;
 
 pub use contents::{Class, Contents, Found, Source, Unreadable, Wipefs};
 pub use error::LocalError;
+pub use health::smart_log;
 pub use labels::{
     FoundLabel, LabelPlace, LabelingError, OtherCopy, change_label, check_format, clear, format, give_label,
     read_label,

@@ -49,7 +49,10 @@ fn look(device: &DeviceStatus) -> Option<Facts> {
             let local = LocalDevice::open(&path, Access::Look).ok()?;
             // An image of an emulated device has no label, and is no drive.
             local.label().ok()?;
-            Some(Facts::Local(Box::new(Local::of(&local))))
+            let mut own = Local::of(&local);
+            // Who may not ask the drive is told what the server knows.
+            own.health = own.health.or_else(|| device.health.clone());
+            Some(Facts::Local(Box::new(own)))
         }
         Place::Namespace(_) if device.is_away => None,
         Place::Namespace(wanted) => {

@@ -1,0 +1,221 @@
+//! Health of drives: asked for every minute, kept for whoever asks for the status, and told of in the log when it changes for the worse.
+
+use diecut_api::status::DriveHealth;
+use diecut_devices::local::smart_log;
+use diecut_nvme::log_page::{
+    SmartLog, WARNING_READ_ONLY, WARNING_RELIABILITY, WARNING_SPARE, WARNING_TEMPERATURE,
+};
+use diecut_spec::Size;
+use std::fs::File;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two questions: what is asked changes over hours, and drives may put other commands off while they answer.
+const EVERY: Duration = Duration::from_secs(60);
+/// Bytes of a unit of the counts of data.
+const DATA_UNIT_BYTES: u128 = 512_000;
+/// Zero degrees Celsius, in whole kelvins as the specification has them.
+const ZERO_CELSIUS_KELVIN: i32 = 273;
+
+/// Critical warning bits and what they say (NVMe Base 2.0, figure 207).
+const WARNINGS: [(u8, &str); 6] = [
+    (WARNING_SPARE, "its spare is below the threshold"),
+    (WARNING_TEMPERATURE, "its temperature is beyond a threshold"),
+    (WARNING_RELIABILITY, "errors of its media or of itself make it unreliable"),
+    (WARNING_READ_ONLY, "it takes no more writes"),
+    (1 << 4, "what backs up its volatile memory failed"),
+    (1 << 5, "its persistent memory takes no more writes"),
+];
+
+/// What a health log says.
+pub fn of(log: &SmartLog) -> DriveHealth {
+    let count = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    let data = |units: u128| Size(count(units.saturating_mul(DATA_UNIT_BYTES)));
+    let warnings = WARNINGS.iter().filter(|(bit, _)| log.critical_warning & bit != 0);
+    let kelvin = i32::from(log.temperature_kelvin.get());
+    DriveHealth {
+        warnings: warnings.map(|(_, words)| (*words).to_owned()).collect(),
+        temperature_celsius: (kelvin != 0).then_some(kelvin - ZERO_CELSIUS_KELVIN),
+        spare_percent: log.available_spare_percent,
+        spare_threshold_percent: log.spare_threshold_percent,
+        used_percent: log.percentage_used,
+        written: data(log.data_units_written.get()),
+        read: data(log.data_units_read.get()),
+        media_errors: count(log.media_errors.get()),
+        power_on_hours: count(log.power_on_hours.get()),
+        unsafe_shutdowns: count(log.unsafe_shutdowns.get()),
+    }
+}
+
+/// Of a file or a block device; nothing where it says nothing.
+pub fn of_file(file: &File) -> Option<DriveHealth> {
+    smart_log(file).ok().flatten().map(|log| of(&log))
+}
+
+/// What has become worse, in words. What a drive says when it is first asked counts.
+fn worse(before: Option<&DriveHealth>, now: &DriveHealth) -> Vec<String> {
+    let was_said = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
+    let mut words: Vec<String> = now.warnings.iter().filter(|warning| !was_said(warning)).cloned().collect();
+    if let Some(before) = before {
+        let more = now.media_errors.saturating_sub(before.media_errors);
+        if more > 0 {
+            words.push(format!("{more} more errors of its media, {} in all", now.media_errors));
+        }
+    }
+    if now.used_percent >= 100 && before.is_none_or(|before| before.used_percent < 100) {
+        words.push(format!("{} % of its life are used", now.used_percent));
+    }
+    words
+}
+
+/// A drive that is watched.
+struct Watched {
+    /// What it is called in reports.
+    name: String,
+    /// What is asked.
+    file: Arc<File>,
+}
+
+/// What drives last said, in the order of the server's devices.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<Mutex<Vec<Option<DriveHealth>>>>);
+
+impl Health {
+    /// Of each device. The drives of those after the last one say nothing.
+    ///
+    /// # Panics
+    /// If the thread that asks panicked.
+    pub fn last_said(&self) -> Vec<Option<DriveHealth>> {
+        self.0.lock().expect("who asks does not panic").clone()
+    }
+}
+
+/// Asks drives from a thread of its own until it is dropped: a drive that answers late keeps nobody else waiting.
+pub(crate) struct Watch {
+    health: Health,
+    /// Its end is told by that this is gone.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Watches drives, each with what its device is called in reports, in the places of their devices. Where none says anything, none is asked again.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn start(drives: impl IntoIterator<Item = Option<(String, Arc<File>)>>) -> std::io::Result<Watch> {
+        let drives =
+            drives.into_iter().map(|drive| drive.map(|(name, file)| Watched { name, file })).collect();
+        let health = Health::default();
+        let mut round = Round { drives, health: health.clone() };
+        let (stop, stopped) = channel();
+        let are_any = round.drives.iter().any(Option::is_some);
+        let spawn =
+            || std::thread::Builder::new().name("health".to_owned()).spawn(move || round.go_on(&stopped));
+        Ok(Watch { health, stop: Some(stop), thread: are_any.then(spawn).transpose()? })
+    }
+
+    /// What they last said.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // Its files are those that another process may want next.
+        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
+    }
+}
+
+struct Round {
+    drives: Vec<Option<Watched>>,
+    health: Health,
+}
+
+impl Round {
+    /// Asks each drive. Whether one says anything.
+    fn ask(&mut self) -> bool {
+        let before = self.health.last_said();
+        let mut said = Vec::new();
+        for (at, drive) in self.drives.iter().enumerate() {
+            let Some(drive) = drive else {
+                said.push(None);
+                continue;
+            };
+            let now = of_file(&drive.file);
+            let before = before.get(at).and_then(Option::as_ref);
+            for words in now.iter().flat_map(|now| worse(before, now)) {
+                tracing::warn!(device = drive.name, "the drive tells of its health: {words}");
+            }
+            // One that fails to answer once is what it was.
+            said.push(now.or_else(|| before.cloned()));
+        }
+        let says_something = said.iter().any(Option::is_some);
+        *self.health.0.lock().expect("who reads it does not panic") = said;
+        says_something
+    }
+
+    fn go_on(&mut self, stopped: &Receiver<()>) {
+        while self.ask() && stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {}
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use zerocopy::FromBytes;
+
+    /// A drive as one of 2020 answers: 310 K, 8 % spare of 10, 103 % used, and counts beyond 64 bits of bytes.
+    fn log(critical_warning: u8) -> SmartLog {
+        let mut bytes = [0; 512];
+        bytes[..6].copy_from_slice(&[critical_warning, 0x36, 0x01, 8, 10, 103]);
+        bytes[32..48].copy_from_slice(&2_u128.to_le_bytes());
+        bytes[48..64].copy_from_slice(&u128::MAX.to_le_bytes());
+        bytes[128..144].copy_from_slice(&20_000_u128.to_le_bytes());
+        bytes[144..160].copy_from_slice(&3_u128.to_le_bytes());
+        bytes[160..176].copy_from_slice(&7_u128.to_le_bytes());
+        SmartLog::read_from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_log_is_read_at_the_places_of_the_specification() {
+        let health = of(&log(0b1001));
+        assert_eq!(health.warnings, [WARNINGS[0].1, WARNINGS[3].1]);
+        assert_eq!(health.temperature_celsius, Some(37));
+        assert_eq!((health.spare_percent, health.spare_threshold_percent, health.used_percent), (8, 10, 103));
+        assert_eq!((health.read, health.written), (Size(1_024_000), Size(u64::MAX)));
+        assert_eq!((health.power_on_hours, health.unsafe_shutdowns, health.media_errors), (20_000, 3, 7));
+        let silent = of(&SmartLog::default());
+        assert_eq!((silent.warnings.len(), silent.temperature_celsius), (0, None));
+    }
+
+    #[test]
+    fn what_becomes_worse_is_told_once() {
+        let fine = DriveHealth { used_percent: 99, ..DriveHealth::default() };
+        assert_eq!(worse(None, &fine), Vec::<String>::new());
+        let bad = of(&log(1));
+        assert_eq!(worse(None, &bad), [WARNINGS[0].1, "103 % of its life are used"]);
+        let told = worse(Some(&fine), &bad);
+        assert_eq!(
+            told,
+            [WARNINGS[0].1, "7 more errors of its media, 7 in all", "103 % of its life are used"]
+        );
+        assert_eq!(worse(Some(&bad), &bad), Vec::<String>::new());
+    }
+
+    #[test]
+    fn files_say_nothing_and_are_not_asked_again() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let watched = ("one".to_owned(), Arc::clone(&file));
+        let mut watch = Watch::start([None, Some(watched)]).unwrap();
+        // It ends by itself.
+        watch.thread.take().expect("a file may be one of a drive").join().unwrap();
+        assert_eq!(watch.health().last_said(), [None, None]);
+        assert_eq!(Arc::strong_count(&file), 1, "a drive is let go");
+        assert!(Watch::start([None]).unwrap().thread.is_none());
+    }
+}
