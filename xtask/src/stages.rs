@@ -19,7 +19,10 @@ const DEEP: &str = "DIECUT_TEST_DEEP";
 
 /// The programs of all tests, and with them the simulator. One build for all of them: `-p diecut-sim` has other features of what it
 /// needs, and builds every room again.
-const TESTS: &str = "cargo test --workspace --features diecut-sim/marks,diecut-sim/mutants";
+const ALL_TESTS: &str = "cargo test --workspace --features diecut-sim/marks,diecut-sim/mutants";
+
+/// The same without the benchmark, whose few tests are those of a tool beside the server, and which has all of the server compiled once more.
+const TESTS: &str = "cargo test --workspace --exclude diecut-bench --features diecut-sim/marks,diecut-sim/mutants";
 
 /// How many problems of a stage are told again behind the table.
 const AGAIN: usize = 12;
@@ -167,7 +170,8 @@ impl Work {
             Work::Tests { are_deep } => {
                 let deep = are_deep.then_some((DEEP, "1"));
                 let environment: Vec<_> = [(NONE_LEFT_OUT, "1")].into_iter().chain(deep).collect();
-                run(root, &format!("{TESTS} --no-fail-fast"), &environment)
+                let tests = if *are_deep { ALL_TESTS } else { TESTS };
+                run(root, &format!("{tests} --no-fail-fast"), &environment)
             }
             Work::Simulate(arguments) => simulate(root, arguments),
             Work::Seeds(arguments, minutes) => {
