@@ -22,7 +22,8 @@ const DEEP: &str = "DIECUT_TEST_DEEP";
 const ALL_TESTS: &str = "cargo test --workspace --features diecut-sim/marks,diecut-sim/mutants";
 
 /// The same without the benchmark, whose few tests are those of a tool beside the server, and which has all of the server compiled once more.
-const TESTS: &str = "cargo test --workspace --exclude diecut-bench --features diecut-sim/marks,diecut-sim/mutants";
+const TESTS: &str =
+    "cargo test --workspace --exclude diecut-bench --features diecut-sim/marks,diecut-sim/mutants";
 
 /// How many problems of a stage are told again behind the table.
 const AGAIN: usize = 12;

@@ -2,7 +2,7 @@
 //! server was killed over, one for each way to keep block states and staged data; each is unpacked, served by the real binary, and
 //! read by a host through NVMe/TCP; then it is written to, and read after a restart.
 //!
-//! A new format gets a new image beside the old ones: `cargo test -p diecut-cli --test formats -- --ignored --exact make_images` writes those that
+//! A new format gets a new image beside the old ones: `cargo test -p diecut-cli --test cli -- --ignored --exact formats::make_images` writes those that
 //! are missing, and never touches one that is there.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 

@@ -55,7 +55,7 @@ fn check(host: &mut Host, first: u64, version: u64) {
 #[test]
 fn a_full_file_system_is_a_write_error() {
     let folder = tempfile::tempdir().unwrap();
-    in_small_file_system("inside_a_small_file_system", "64m", folder.path(), MOUNTED);
+    in_small_file_system("full_disk::inside_a_small_file_system", "64m", folder.path(), MOUNTED);
 }
 
 /// A device of 400 MiB with a volume of 48 MiB, on 64 MiB of which somebody else and protected memory take 16 each.

@@ -133,7 +133,12 @@ fn a_program_without_room_fails_and_the_block_stays_good() {
 
 #[test]
 fn a_full_file_system_is_survived() {
-    in_small_file_system("inside_a_small_file_system", "24m", tempfile::tempdir().unwrap().path(), MOUNTED);
+    in_small_file_system(
+        "room::inside_a_small_file_system",
+        "24m",
+        tempfile::tempdir().unwrap().path(),
+        MOUNTED,
+    );
 }
 
 /// A device of 40 MiB on 24 MiB: what was programmed reads, also after a restart on the full file system, and as soon as there is
@@ -370,7 +375,7 @@ fn a_program_does_not_rely_on_the_thread() {
 #[test]
 fn a_promise_of_room_that_others_break_is_survived() {
     in_small_file_system(
-        "inside_a_file_system_that_others_fill",
+        "room::inside_a_file_system_that_others_fill",
         "300m",
         tempfile::tempdir().unwrap().path(),
         MOUNTED,

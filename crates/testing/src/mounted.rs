@@ -7,7 +7,7 @@ use std::process::Command;
 /// What a shell ends with that could not mount.
 const CANNOT_MOUNT: i32 = 77;
 
-/// Runs an ignored test of this program again, in a name space of mounts where `folder` is a file system of this size (`"64m"`). The
+/// Runs an ignored test of this program, by its name with the modules that it lies in, again, in a name space of mounts where `folder` is a file system of this size (`"64m"`). The
 /// variable `name` of its environment has the folder. Only root can do that: otherwise it says that the test is left out.
 ///
 /// # Panics
