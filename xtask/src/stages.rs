@@ -71,12 +71,12 @@ static STAGES: [(&str, Work); 19] = [
     ("exchanges for even wear", Work::Seeds("--system stack --exchanges --seeds 0..400 --floor 20", 0.5)),
     ("placement handles", Work::Seeds("--system stack --placement --seeds 0..300 --floor 15", 0.5)),
     ("QoS sets", Work::Seeds("--system stack --qos-sets --seeds 0..60 --floor 5", 0.5)),
-    ("a cut at every operation", Work::Simulate("--system stack --every-cut --seeds 1..5 --ops 3")),
+    ("a cut at every operation", Work::Simulate("--system stack --every-cut --seeds 1..3 --ops 3")),
     ("planted bugs", Work::Simulate("--system stack --mutants --seeds 0..400")),
     ("planted bugs on drives", Work::Simulate("--system stack --drive --mutants --seeds 0..100")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(3, Some(1))),
-    ("real hosts", Work::Hosts(8.0)),
+    ("real hosts", Work::Hosts(6.0)),
     // What others wrote and this machine has; says what it has not.
     ("suites of others", Work::RunBuilt("tests/strangers/run.sh --cheap")),
 ];
