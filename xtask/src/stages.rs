@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What all stages together should need. Where those before have needed as much, seeds run for a quarter of their minutes, fuzz targets for a
-/// second, and of real hosts only what the first two guests show; each says so, and the end counts them.
+/// second, of real hosts only what the first two guests show, and suites of others without a guest; each says so, and the end counts them.
 const BUDGET: Duration = Duration::from_secs(45 * 60);
 
 /// The variable by which tests know that none may be left out (`diecut_testing::needs`).
@@ -46,8 +46,8 @@ enum Work {
     Seeds(&'static str, f64),
     /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
     Fuzz(u32, Option<u32>),
-    /// As `Run`, for what takes the programs of this tree as the tests built them.
-    RunBuilt(&'static str),
+    /// What others wrote and this machine has; says what it has not. Takes the programs of this tree as the tests built them.
+    Strangers,
     /// Guests, of which none is begun after so many minutes.
     Hosts(f64),
     /// As `Run`, for a line that is put together.
@@ -76,9 +76,8 @@ static STAGES: [(&str, Work); 19] = [
     ("planted bugs on drives", Work::Simulate("--system stack --drive --mutants --seeds 0..100")),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(3, Some(1))),
-    ("real hosts", Work::Hosts(6.0)),
-    // What others wrote and this machine has; says what it has not.
-    ("suites of others", Work::RunBuilt("tests/strangers/run.sh --cheap")),
+    ("real hosts", Work::Hosts(5.0)),
+    ("suites of others", Work::Strangers),
 ];
 
 /// The stages of `make test`.
@@ -157,7 +156,7 @@ impl Night {
 impl Work {
     /// Whether less of it is still worth its time.
     fn can_be_short(&self) -> bool {
-        matches!(self, Work::Seeds(..) | Work::Fuzz(..) | Work::Hosts(_))
+        matches!(self, Work::Seeds(..) | Work::Fuzz(..) | Work::Hosts(_) | Work::Strangers)
     }
 
     /// Does it, or less of it.
@@ -179,7 +178,10 @@ impl Work {
                 let minutes = if is_short { minutes / 4.0 } else { *minutes };
                 simulate(root, &format!("{arguments} --minutes {minutes}"))
             }
-            Work::RunBuilt(line) => run(root, line, &BUILT),
+            Work::Strangers => {
+                let suites = if is_short { "vlfs spdk spdk-zoned" } else { "--cheap" };
+                run(root, &format!("tests/strangers/run.sh {suites}"), &BUILT)
+            }
             Work::Hosts(minutes) => {
                 let minutes = if is_short { 0.1 } else { *minutes };
                 run(root, &format!("tests/hosts/run.sh --brief --minutes {minutes}"), &BUILT)
