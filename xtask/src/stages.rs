@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What all stages together should need. Where those before have needed as much, seeds run for a quarter of their minutes, fuzz targets for a
 /// second, of real hosts only what the first two guests show, and suites of others without a guest; each says so, and the end counts them.
-const BUDGET: Duration = Duration::from_secs(45 * 60);
+const BUDGET: Duration = Duration::from_secs(40 * 60);
 
 /// The variable by which tests know that none may be left out (`diecut_testing::needs`).
 const NONE_LEFT_OUT: &str = "DIECUT_TEST_ALL";
