@@ -7,6 +7,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Get Log Page (Base 2.0 section 5.16).
@@ -45,8 +46,8 @@ const _: () = assert!(size_of::<AdminCommand>() == 72);
 /// A command, and the memory that the drive writes to.
 struct Admin<'a> {
     command: AdminCommand,
-    /// Keeps what `address` points to.
-    _data: &'a mut [u8],
+    /// What `address` points to is borrowed: nobody else reads or writes it.
+    data: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Admin<'a> {
@@ -54,7 +55,7 @@ impl<'a> Admin<'a> {
         let (address, size_bytes) = (data.as_mut_ptr() as u64, data.len() as u32);
         Admin {
             command: AdminCommand { address, size_bytes, timeout_ms: TIMEOUT_MS, ..command },
-            _data: data,
+            data: PhantomData,
         }
     }
 }
