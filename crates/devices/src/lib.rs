@@ -24,7 +24,7 @@ pub mod local;
 pub use device::Device;
 pub use diecut_drives::{
     DEVICES_MAX, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Membership, PoolError, PoolOpening,
-    ShapeError, Zoning, open_pool,
+    ShapeError, ZoneCut, Zoning, open_pool,
 };
 pub use diecut_emulator::{
     Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, HardRead,

@@ -61,6 +61,12 @@ impl Busy {
         self.waiting.is_empty() && self.programs.is_empty() && self.reads == 0 && !self.is_held
     }
 
+    /// The drive works at it as a whole from now on.
+    pub fn hold(&mut self) {
+        assert!(!self.is_held, "I-D9: one change of an erase block as a whole is under way");
+        self.is_held = true;
+    }
+
     /// Whether an erase may take effect.
     pub fn is_still(&self) -> bool {
         let is_held = self.is_held && !mutant!("drives: a block is written while it is discarded");

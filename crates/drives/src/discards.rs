@@ -20,9 +20,9 @@ impl Discards {
         self.waiting.insert((lane, block));
     }
 
-    /// The erase block is needed again: if it was not begun, it is not done.
-    pub fn forget(&mut self, lane: u16, block: u32) {
-        self.waiting.remove(&(lane, block));
+    /// The erase block is needed again, or somebody else sees to it: if it was not begun, it is not done. Whether it waited.
+    pub fn forget(&mut self, lane: u16, block: u32) -> bool {
+        self.waiting.remove(&(lane, block))
     }
 
     /// The lane goes elsewhere, and what waits there with it.

@@ -62,10 +62,11 @@ enum Asked {
         lane: u16,
         block: u32,
     },
-    /// A zone gives way.
-    Finish {
+    /// A zone gives way: it is finished, or reset if it holds nothing.
+    GiveWay {
         lane: u16,
         block: u32,
+        is_reset: bool,
     },
     Flush,
 }
@@ -202,19 +203,27 @@ impl DriveMedium {
         }
         let of = self.lane(lane);
         let mut zones = of.zones.take().expect("looked at");
-        let closes = zones.close_one(|block| of.busy(block).is_none());
+        let is_nobodys = |block: u32| of.block(block).position == Position::Discarded;
+        let closes = zones.close_one(|block| of.busy(block).is_none(), is_nobodys);
         of.zones = Some(zones);
         if let Some(block) = closes {
-            self.finish_if_closing(lane, block);
+            self.give_way_if_still(lane, block);
         }
     }
 
-    /// A zone that gives way is finished when nothing is under way at it.
-    fn finish_if_closing(&mut self, lane: u16, block: u32) {
+    /// A zone that gives way does so when nothing is under way at it.
+    fn give_way_if_still(&mut self, lane: u16, block: u32) {
         if self.lane(lane).busy(block).is_none_or(|busy| busy.programs.is_empty() && !busy.is_held) {
-            self.lane(lane).busy_mut(block).is_held = true;
+            self.lane(lane).busy_mut(block).hold();
             let (offset, len_bytes) = (self.shape.offset(lane, block), self.shape.stride_bytes());
-            self.ask(Asked::Finish { lane, block }, IntentWork::FinishZone { offset, len_bytes });
+            // One that is to be discarded is reset now, instead of finished now and reset later.
+            let is_reset = !mutant!("drives: a zone is discarded while it gives way")
+                && self.discards.forget(lane, block);
+            let work = match is_reset {
+                true => IntentWork::ResetZone { offset, len_bytes },
+                false => IntentWork::FinishZone { offset, len_bytes },
+            };
+            self.ask(Asked::GiveWay { lane, block, is_reset }, work);
         }
     }
 
@@ -293,7 +302,9 @@ impl DriveMedium {
                 }
                 // I-D7.
                 let is_early = mutant!("drives: a zone is programmed before its reset ends");
-                self.lane(lane).busy_mut(block).is_held = !is_early;
+                if !is_early {
+                    self.lane(lane).busy_mut(block).hold();
+                }
                 if is_early && let Some(zones) = &mut self.lane(lane).zones {
                     zones.reset(block);
                 }
@@ -389,7 +400,7 @@ impl DriveMedium {
         match (worked, is_full) {
             (false, _) => zones.failed(block),
             (true, true) => zones.filled(block),
-            (true, false) if zones.programmed(block) => self.finish_if_closing(lane, block),
+            (true, false) if zones.programmed(block) => self.give_way_if_still(lane, block),
             (true, false) => {}
         }
     }
@@ -410,7 +421,7 @@ impl DriveMedium {
             return;
         }
         if let Some((lane, block)) = self.discards.begin(now) {
-            self.lane(lane).busy_mut(block).is_held = true;
+            self.lane(lane).busy_mut(block).hold();
             let (offset, len_bytes) = (self.shape.offset(lane, block), self.shape.stride_bytes());
             let work = match self.shape.zones {
                 Some(_) => IntentWork::ResetZone { offset, len_bytes },
@@ -425,8 +436,9 @@ impl DriveMedium {
 fn written_pages(zone: &Zone) -> u32 {
     match zone.condition {
         ZoneCondition::Empty => 0,
-        // What a cut left of a page is nobody's.
-        ZoneCondition::Active => ((zone.write_pointer - zone.offset) / IU_SIZE_BYTES as u64) as u32,
+        // What a cut left of the last page is read, as on any drive, and counts if it is whole. Were it hidden now, it would show later, when the zone is
+        // finished: two openings would tell two stories.
+        ZoneCondition::Active => (zone.write_pointer - zone.offset).div_ceil(IU_SIZE_BYTES as u64) as u32,
         _ => u32::MAX,
     }
 }
@@ -525,10 +537,9 @@ impl Media for DriveMedium {
             }
             Asked::Discard { lane, block } => {
                 self.discards.end(now);
-                self.held_no_more(lane, block, |zones| {
-                    if done.result.is_ok() {
-                        zones.reset(block);
-                    }
+                self.held_no_more(lane, block, |zones| match done.result {
+                    Ok(()) => zones.reset(block),
+                    Err(_) => zones.failed(block),
                 });
             }
             Asked::Reset { token, lane, block } => {
@@ -538,15 +549,17 @@ impl Media for DriveMedium {
                     IntentError::Failed | IntentError::Full => MediaError::EraseFailed { block: address },
                 });
                 self.answer(token, result, None);
-                self.held_no_more(lane, block, |zones| {
-                    if result.is_ok() {
-                        zones.reset(block);
-                    }
+                self.held_no_more(lane, block, |zones| match result {
+                    Ok(()) => zones.reset(block),
+                    Err(_) => zones.failed(block),
                 });
             }
             // One that cannot be finished takes no programs either way.
-            Asked::Finish { lane, block } => {
-                self.held_no_more(lane, block, |zones| zones.finished(block));
+            Asked::GiveWay { lane, block, is_reset } => {
+                self.held_no_more(lane, block, |zones| match is_reset && done.result.is_ok() {
+                    true => zones.reset(block),
+                    false => zones.finished(block),
+                });
             }
             Asked::Flush => {
                 self.end_flush(done.result.is_ok());

@@ -165,7 +165,7 @@ impl DriveShape {
     }
 
     /// Where an erase block of a lane begins.
-    pub(crate) fn offset(&self, lane: u16, block: u32) -> u64 {
+    pub fn offset(&self, lane: u16, block: u32) -> u64 {
         let number = u64::from(lane) * u64::from(self.blocks_per_lane) + u64::from(block);
         match self.zones {
             Some(cut) => (u64::from(cut.first_zone) + number) * cut.zone_size_bytes,

@@ -54,8 +54,8 @@ pub(crate) struct Zones {
     left: Vec<u32>,
     /// Erase blocks whose first program waits for a place.
     waiting: VecDeque<u32>,
-    /// Whether one gives way already.
-    is_closing: bool,
+    /// The one that gives way already.
+    closing: Option<u32>,
     writes: u64,
 }
 
@@ -75,7 +75,7 @@ impl Zones {
             (0..).zip(&states).filter(|(_, state)| **state == State::Left).map(|(block, _)| block).collect();
         let taken = if places == Zones::UNLIMITED { 0 } else { left.len() as u32 };
         let (open, waiting) = (Vec::new(), VecDeque::new());
-        Zones { states, places, kept, taken, open, left, waiting, is_closing: false, writes: 0 }
+        Zones { states, places, kept, taken, open, left, waiting, closing: None, writes: 0 }
     }
 
     /// Whether a reset of it would change nothing.
@@ -126,21 +126,21 @@ impl Zones {
 
     /// It was written to its end.
     pub fn filled(&mut self, block: u32) {
-        self.is_closing &= self.states[block as usize] != State::Closing;
         self.leave(block, State::Over);
     }
 
-    /// A program failed: where its write pointer is, the drive alone knows.
+    /// A program or a reset failed: where its write pointer is, the drive alone knows.
     pub fn failed(&mut self, block: u32) {
-        self.is_closing &= self.states[block as usize] != State::Closing;
-        self.open.retain(|(open, _)| *open != block);
-        self.states[block as usize] = State::Left;
-        self.left.push(block);
+        if matches!(self.states[block as usize], State::Open | State::Closing) {
+            self.closing = self.closing.filter(|closing| *closing != block);
+            self.open.retain(|(open, _)| *open != block);
+            self.states[block as usize] = State::Left;
+            self.left.push(block);
+        }
     }
 
     /// It was finished.
     pub fn finished(&mut self, block: u32) {
-        self.is_closing = false;
         self.leave(block, State::Over);
     }
 
@@ -150,6 +150,8 @@ impl Zones {
     }
 
     fn leave(&mut self, block: u32, now: State) {
+        // It needs to give way no more, whoever saw to that: else none would ever again.
+        self.closing = self.closing.filter(|closing| *closing != block);
         let before = std::mem::replace(&mut self.states[block as usize], now);
         match before {
             State::Open | State::Closing => self.open.retain(|(open, _)| *open != block),
@@ -166,14 +168,20 @@ impl Zones {
         if self.taken < self.places { self.waiting.pop_front() } else { None }
     }
 
-    /// The zone that gives way now, if one has to: one that takes no programs, else the one that was written least recently, of those at which
-    /// nothing is under way if there are any. Its programs under way end first.
-    pub fn close_one(&mut self, is_idle: impl Fn(u32) -> bool) -> Option<u32> {
-        if self.waiting.is_empty() || self.taken < self.places || self.is_closing {
+    /// The zone that gives way now, if one has to: one that holds nothing, else one that takes no programs, else the one that was written least
+    /// recently, of those at which nothing is under way if there are any. Its programs under way end first.
+    pub fn close_one(
+        &mut self,
+        is_idle: impl Fn(u32) -> bool,
+        is_nobodys: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        if self.waiting.is_empty() || self.taken < self.places || self.closing.is_some() {
             return None;
         }
-        let block = match self.left.iter().find(|left| is_idle(**left)) {
-            Some(left) => *left,
+        let all = || self.left.iter().copied().chain(self.open.iter().map(|(open, _)| *open));
+        let unused = all().find(|block| is_nobodys(*block) && is_idle(*block));
+        let block = match unused.or_else(|| self.left.iter().copied().find(|left| is_idle(*left))) {
+            Some(block) => block,
             None => {
                 let may = |open: &&(u32, u64)| {
                     open.0 >= self.kept || mutant!("drives: a zone of the catalog gives way")
@@ -182,7 +190,7 @@ impl Zones {
                 self.open.iter().filter(may).min_by_key(|(block, written)| (!is_idle(*block), *written))?.0
             }
         };
-        self.is_closing = true;
+        self.closing = Some(block);
         if self.states[block as usize] == State::Open {
             self.states[block as usize] = State::Closing;
         }
@@ -198,16 +206,20 @@ mod test {
         Zones::new(conditions.iter().copied(), places, 0)
     }
 
+    fn close_one(zones: &mut Zones) -> Option<u32> {
+        zones.close_one(|_| true, |_| false)
+    }
+
     /// Goal: what never gives way does not, and what an earlier life left of it does.
     #[test]
     fn who_never_gives_way() {
         use ZoneCondition::{Active, Empty};
         let mut zones = Zones::new([Active, Empty, Empty, Empty].into_iter(), 2, 3);
         assert_eq!([1, 2].map(|block| zones.admit(block)), [Admission::Now, Admission::Later]);
-        assert_eq!(zones.close_one(|_| true), Some(0));
+        assert_eq!(close_one(&mut zones), Some(0));
         zones.finished(0);
         assert_eq!((zones.take_waiting(), zones.admit(2)), (Some(2), Admission::Now));
-        assert_eq!((zones.admit(3), zones.close_one(|_| true)), (Admission::Later, None));
+        assert_eq!((zones.admit(3), close_one(&mut zones)), (Admission::Later, None));
     }
 
     /// Goal: what an earlier life left gives way first, then what was written least recently; nothing is written that gave way.
@@ -217,14 +229,14 @@ mod test {
         let mut zones = zones(&[Active, Empty, Empty, Empty, Full, Empty], 3);
         assert_eq!([1, 2, 1].map(|block| zones.admit(block)), [Admission::Now; 3]);
         assert_eq!(zones.admit(3), Admission::Later);
-        assert_eq!(zones.close_one(|_| true), Some(0), "of an earlier life");
-        assert_eq!(zones.close_one(|_| true), None, "one at a time");
+        assert_eq!(close_one(&mut zones), Some(0), "of an earlier life");
+        assert_eq!(close_one(&mut zones), None, "one at a time");
         assert_eq!(zones.take_waiting(), None);
         zones.finished(0);
         assert_eq!((zones.take_waiting(), zones.admit(3)), (Some(3), Admission::Now));
         assert_eq!(zones.admit(5), Admission::Later);
         assert_eq!(
-            zones.close_one(|block| block != 2),
+            zones.close_one(|block| block != 2, |_| false),
             Some(1),
             "the least recent one of those that are idle"
         );
@@ -239,5 +251,23 @@ mod test {
         zones.reset(5);
         assert_eq!((zones.take_waiting(), zones.admit(1)), (Some(1), Admission::Now));
         assert!(zones.is_empty(5) && !zones.is_empty(2) && !zones.is_empty(4));
+    }
+
+    /// Goal: a zone that was to give way and is reset meanwhile, or fails, is not waited for; one that holds nothing is the first to give way.
+    #[test]
+    fn what_is_reset_need_not_give_way() {
+        use ZoneCondition::{Active, Empty};
+        let mut zones = zones(&[Active, Empty, Empty, Empty, Empty], 2);
+        assert_eq!([1, 2].map(|block| zones.admit(block)), [Admission::Now, Admission::Later]);
+        assert_eq!(zones.close_one(|_| true, |block| block == 1), Some(1), "it holds nothing");
+        zones.reset(1);
+        assert_eq!((zones.take_waiting(), zones.admit(2)), (Some(2), Admission::Now));
+        assert_eq!(zones.admit(3), Admission::Later);
+        assert_eq!(zones.close_one(|block| block == 2, |_| false), Some(2));
+        zones.failed(2);
+        assert_eq!(zones.close_one(|block| block == 2, |_| false), Some(2), "it has its place still");
+        zones.failed(2);
+        zones.finished(2);
+        assert_eq!((zones.take_waiting(), zones.admit(3)), (Some(3), Admission::Now));
     }
 }

@@ -4,10 +4,10 @@
 //! All have the power of one machine: at a command that was agreed on, of whichever drive, it goes, nothing is carried out or answered any more, and
 //! each drive loses what it likes of what no flush covered. A drive may also go alone, not answer for a while, or be missing at a start.
 
-use crate::plan::{DriveFault, DriveHarm, DriveLie, DrivePlan};
-use diecut_devices::{Device, DriveMedium, DriveShape};
-use diecut_emulator::drive::{Drive, DriveProfile, Stretch};
-use diecut_media::{Intent, IntentDone, IntentToken, IntentWork, Media};
+use crate::plan::{DriveFault, DriveHarm, DriveLie, DrivePlan, DriveZones};
+use diecut_devices::{Device, DriveMedium, DriveShape, ZoneCut, Zoning};
+use diecut_emulator::drive::{Drive, DriveProfile, Stretch, ZoneProfile};
+use diecut_media::{Intent, IntentDone, IntentToken, IntentWork};
 use diecut_shard::{DeviceConfig, DeviceIndex, Nonces, PoolConfig};
 use diecut_units::{IU_SIZE_BYTES, Span, Time, checksum, checksum_append};
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// What the labels of the drives would say.
 const SECRET: [u8; 16] = [0x5e; 16];
 const FIRST_DEVICE: u8 = 0xd1;
-/// Where the first erase block of a drive begins.
-const MARGIN_BYTES: u64 = 1 << 20;
+/// Zones that labels would lie in.
+const LABEL_ZONES: u32 = 2;
 /// How often a command meets a lie of its kind.
 const LIE_CHANCE: f64 = 0.002;
 
@@ -49,6 +49,7 @@ impl OwnDrive {
             depth: plan.depth,
             flush: Span(plan.flush_ns),
             is_durable_at_once: !plan.volatile_cache,
+            zones: plan.zones.map(|zones| zone_profile(plan, zones)),
             ..DriveProfile::nvme(shape(plan).needed_bytes())
         };
         let model = Drive::new(profile, seed ^ u64::from(number) << 40);
@@ -107,16 +108,27 @@ impl OwnDrive {
     /// It as a start of the server finds it, and what its label says.
     fn medium(&self) -> (Device, DeviceConfig) {
         let plan = &self.plan;
-        let medium = Device::Drive(DriveMedium::new(shape(plan), plan.volatile_cache, plan.discards));
+        let shape = shape(plan);
+        let zones = self.model.zone_statistics();
+        assert_eq!((zones.out_of_order, zones.too_many), (0, 0), "a drive refused writes to its zones");
         let nonces = Nonces::new(SECRET, [FIRST_DEVICE + self.number as u8; 16]);
-        let pool = PoolConfig { nonces: Some(nonces), ..PoolConfig::suited_to(medium.geometry()) };
+        let pool = PoolConfig { nonces: Some(nonces), ..PoolConfig::suited_to(&shape.geometry()) };
+        let medium = match plan.zones {
+            None => DriveMedium::new(shape, plan.volatile_cache, plan.discards),
+            Some(DriveZones { size_kib, active_max }) => {
+                let zone_size_bytes = u64::from(size_kib) << 10;
+                let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: self.model.zones() };
+                let system_blocks = pool.catalog_blocks_per_die + pool.state_log_blocks_per_die;
+                DriveMedium::zoned(shape, plan.volatile_cache, &zoning, system_blocks)
+            }
+        };
         let config = DeviceConfig {
             name: drive_name(self.number),
             pool,
             volatile_cache: plan.volatile_cache,
             makes_pool: false,
         };
-        (medium, config)
+        (Device::Drive(medium), config)
     }
 
     fn power_cut(&mut self) {
@@ -136,10 +148,8 @@ impl OwnDrive {
 
     fn harm(&mut self, fault: DriveFault, now: Time) {
         let block_bytes = u64::from(self.plan.block_kib) << 10;
-        let begin = |lane: u16, block: u32| {
-            let number = u64::from(lane) * u64::from(self.plan.blocks_per_lane) + u64::from(block);
-            MARGIN_BYTES + number * block_bytes
-        };
+        let shape = shape(&self.plan);
+        let begin = |lane: u16, block: u32| shape.offset(lane, block);
         let iu_of = |lane, block, iu: u32| Stretch {
             offset: begin(lane, block) + u64::from(iu) * IU_SIZE_BYTES as u64,
             len_bytes: IU_SIZE_BYTES as u64,
@@ -176,7 +186,19 @@ fn shape(plan: &DrivePlan) -> DriveShape {
         lanes: plan.lanes,
         block_size_bytes: u64::from(plan.block_kib) << 10,
         blocks_per_lane: plan.blocks_per_lane,
-        zones: None,
+        zones: plan.zones.map(|zones| ZoneCut {
+            zone_size_bytes: u64::from(zones.size_kib) << 10,
+            first_zone: LABEL_ZONES,
+        }),
+    }
+}
+
+fn zone_profile(plan: &DrivePlan, zones: DriveZones) -> ZoneProfile {
+    ZoneProfile {
+        size_bytes: u64::from(zones.size_kib) << 10,
+        capacity_bytes: u64::from(plan.block_kib) << 10,
+        conventional: 0,
+        active_max: zones.active_max,
     }
 }
 

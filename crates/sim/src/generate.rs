@@ -92,7 +92,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let mut tenants = tenants(&mut random, shape);
     let steps = steps(&mut random, shape, &tenants);
     let faults = faults(&mut random, shape, &tenants, steps.len() as u64);
-    let drives = if shape.drive { drive::drives(seed, shape.drives_max, &mut tenants) } else { Vec::new() };
+    let mut drives =
+        if shape.drive { drive::drives(seed, shape.drives_max, &mut tenants) } else { Vec::new() };
+    drive::add_zones(seed, &mut drives);
     let harm = if shape.drive && shape.faults { drive::harm(seed, &drives) } else { Vec::new() };
     let changes = shape.changes && !harm.iter().any(|harm| harm.fault.loses_data());
     let protected_memory = !shape.drive && shape.protected_memory.unwrap_or(seed % 8 != 4);

@@ -461,13 +461,14 @@ impl Oracle {
         }
     }
 
-    /// Checks what a read returned and learns from it.
+    /// Checks what a read returned and learns from it, unless it comes from a system whose drive went: that may be what is nowhere but in its memory.
     pub fn check_read(
         &mut self,
         range: Range,
         read: ReadId,
         data: &[u8],
         bytes_per_iu: usize,
+        is_gone: bool,
     ) -> Vec<Violation> {
         let now = self.tick();
         let last_crash = self.last_crash;
@@ -496,6 +497,10 @@ impl Oracle {
                     continue;
                 }
                 violations.push(classify(range.volume, iu, content, cell, next_version, read.0, last_crash));
+                continue;
+            }
+            if is_gone {
+                prune(cell, oldest_read);
                 continue;
             }
             // What was seen is settled: it is what the medium holds now.
@@ -664,7 +669,7 @@ mod test {
             Tag { volume, lba, version }.fill(ContentMode::Tags, &mut data);
         }
         let id = oracle.begin_read(A);
-        oracle.check_read(at(iu), id, &data, 8).into_iter().map(|v| v.finding).collect()
+        oracle.check_read(at(iu), id, &data, 8, false).into_iter().map(|v| v.finding).collect()
     }
 
     #[test]
@@ -692,7 +697,7 @@ mod test {
         assert_eq!(read(&mut oracle, 0, Some((A, 1, second))), [Finding::Misdirected]);
         assert_eq!(read(&mut oracle, 0, Some((A, 0, second + 1))), [Finding::NeverWritten]);
         let id = oracle.begin_read(A);
-        let found = oracle.check_read(at(0), id, &[1, 0, 0, 0, 0, 0, 0, 0], 8);
+        let found = oracle.check_read(at(0), id, &[1, 0, 0, 0, 0, 0, 0, 0], 8, false);
         assert_eq!(found[0].finding, Finding::Torn);
     }
 

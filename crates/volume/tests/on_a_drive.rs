@@ -343,7 +343,11 @@ fn planted_bugs_are_noticed() {
     ] {
         is_noticed(name, || (0..20).for_each(run));
     }
-    for name in ["log: what is programmed counts as durable", "drives: a write pointer counts as flushed"] {
+    for name in [
+        "log: what is programmed counts as durable",
+        "drives: a write pointer counts as flushed",
+        "drives: a zone is discarded while it gives way",
+    ] {
         is_noticed(name, || (0..20).for_each(run_on_zones));
     }
 }

@@ -90,7 +90,8 @@ pub struct BlockShape {
     /// What stands for the content of user data.
     pub content_mode: ContentMode,
     /// Whether only [`EraseBlockSpace::flush`] makes appends survive a power cut: of what was appended since the last one that is complete,
-    /// any subset of sectors of 512 bytes may be gone.
+    /// any subset of sectors of 512 bytes may be gone. Holds for all without OOB areas: those that keep what they take are flushed, too, because what was
+    /// noted of a flush is all that tells a loss from the end of what was written.
     pub volatile_cache: bool,
 }
 

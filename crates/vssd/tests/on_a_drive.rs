@@ -481,13 +481,13 @@ fn planted_bugs_are_noticed() {
         "vssd: erase before journal",
         "vssd: free forgotten",
     ] {
-        is_noticed(name, || stories(0..60));
+        is_noticed(name, || stories(0..600));
     }
     // On zones an erase destroys what lies there: before the free is durable it is somebody's.
     for name in ["vssd: erase before free durable", "drives: a write pointer counts as flushed"] {
         is_noticed(name, || (0..60).for_each(story_on_zones));
     }
-    is_noticed("vssd: tables of two lives are one", || (0..600).for_each(short_lives));
+    is_noticed("vssd: tables of two lives are one", || (0..6_000).for_each(short_lives));
 }
 
 /// A pool with one vSSD on a drive, and a block of it with one IU that a flush covered.

@@ -289,6 +289,9 @@ impl Drive {
                 answer.result = self.flush(covers);
             }
         }
+        if self.profile.is_durable_at_once {
+            self.zones.iter_mut().for_each(|zones| zones.flushed(u64::MAX));
+        }
         answer
     }
 
@@ -349,7 +352,7 @@ impl Drive {
     /// The power goes and comes back: what is under way is never answered, and of what was written since the last flush any subset of
     /// sectors is left, as the seed says. Faults that are more than chance stay.
     pub fn cut(&mut self) {
-        self.write_what_is_under_way();
+        self.end_what_is_under_way();
         if let Some(zones) = &mut self.zones {
             zones.cut(&mut self.cache, &mut self.image, &mut self.random);
         }
@@ -358,34 +361,48 @@ impl Drive {
         self.faults.stalled_until = Time::ZERO;
     }
 
-    /// The process that asked dies: what is under way is never answered. Its writes are carried out, and lie in the cache like others.
+    /// The process that asked dies: what is under way is never answered. Of its writes any subset is carried out, and lies in the cache like others.
     pub fn process_death(&mut self) {
-        self.write_what_is_under_way();
+        self.end_what_is_under_way();
         if self.profile.is_durable_at_once {
             // Or what is written later would lie below it.
             self.cache.flush(u64::MAX, &mut self.image);
+            self.zones.iter_mut().for_each(|zones| zones.flushed(u64::MAX));
         }
         self.places = (0..self.profile.depth).map(|_| Reverse(Time::ZERO)).collect();
         self.faults.stalled_until = Time::ZERO;
     }
 
-    fn write_what_is_under_way(&mut self) {
+    /// Each command that is under way is carried out, or is not; of a write to a zone the first sectors may be all.
+    fn end_what_is_under_way(&mut self) {
         for (_, command) in std::mem::take(&mut self.under_way) {
             if self.faults.is_gone {
                 continue;
             }
             match (command.work, &mut self.zones) {
                 (IntentWork::Write { offset, parts }, zones) => {
-                    let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-                    if zones.as_mut().is_none_or(|zones| zones.write(offset, bytes.len() as u64).is_ok()) {
+                    let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+                    let sectors = bytes.len() as u64 / SECTOR_SIZE_BYTES;
+                    let done = match self.random.random_range(0..4) {
+                        0 if zones.is_some() => self.random.random_range(0..=sectors),
+                        1 => 0,
+                        _ => sectors,
+                    };
+                    bytes.truncate((done * SECTOR_SIZE_BYTES) as usize);
+                    let fits = |zones: &mut Zones| zones.write(offset, bytes.len() as u64).is_ok();
+                    if done > 0 && zones.as_mut().is_none_or(fits) {
                         self.cache.write(offset, bytes, &mut self.image);
                     }
                 }
                 (IntentWork::ResetZone { offset, .. }, Some(zones)) => {
-                    let _ = zones.reset(offset, &mut self.cache, &mut self.image);
+                    if self.random.random_bool(0.75) {
+                        let _ = zones.reset(offset, &mut self.cache, &mut self.image);
+                    }
                 }
                 (IntentWork::FinishZone { offset, .. }, Some(zones)) => {
-                    let _ = zones.finish(offset, &mut self.cache);
+                    if self.random.random_bool(0.75) {
+                        let _ = zones.finish(offset, &mut self.cache);
+                    }
                 }
                 _ => {}
             }

@@ -78,6 +78,38 @@ fn drive(
         discards: random.random_ratio(2, 3),
         depth: *pick(random, &[1, 4, 64, 64]),
         flush_ns: *pick(random, &[20_000, 400_000, 400_000, 5_000_000]),
+        zones: None,
+    }
+}
+
+/// Lanes of a drive with zones have so many places for partly written ones, or some more.
+const PLACES_MIN: u32 = 14;
+
+/// In a third of the seeds some drives are written in zones.
+pub(super) fn add_zones(seed: u64, drives: &mut [DrivePlan]) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x7a6f_6e65);
+    if !random.random_ratio(1, 3) {
+        return;
+    }
+    let is_alone = drives.len() == 1;
+    for drive in drives {
+        if !is_alone && random.random_ratio(1, 3) {
+            continue;
+        }
+        let size_kib = drive.block_kib;
+        // Three quarters of a zone can be written. Parts of a vSSD have erase blocks of one size.
+        if is_alone && random.random_ratio(1, 2) {
+            drive.block_kib = size_kib * 3 / 4;
+            drive.blocks_per_lane = drive.blocks_per_lane * 4 / 3;
+        }
+        let lanes = u32::from(drive.lanes);
+        let active_max = match random.random_range(0..3) {
+            0 => 0,
+            _ => lanes * (PLACES_MIN + random.random_range(0..8)),
+        };
+        drive.zones = Some(DriveZones { size_kib, active_max });
+        // A third of these have no cache.
+        (drive.volatile_cache, drive.discards) = (random.random_range(0..3) > 0, true);
     }
 }
 
@@ -142,6 +174,9 @@ pub(super) fn add_shards(plan: &mut Plan) {
     let [drive] = &mut *plan.system.drives else { return };
     if random.random_ratio(1, 3) {
         drive.lanes = *pick(&mut random, &[3, 5, 6]);
+        if let Some(zones) = drive.zones.as_mut().filter(|zones| zones.active_max > 0) {
+            zones.active_max = u32::from(drive.lanes) * (PLACES_MIN + 2);
+        }
         plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3])).collect();
     }
 }

@@ -115,7 +115,7 @@ impl DriveFault {
 pub struct DrivePlan {
     /// Lanes.
     pub lanes: u16,
-    /// KiB of an erase block, a power of two.
+    /// KiB of an erase block: a power of two, or what can be written of a zone.
     pub block_kib: u32,
     /// Erase blocks of a lane.
     pub blocks_per_lane: u32,
@@ -127,6 +127,19 @@ pub struct DrivePlan {
     pub depth: u32,
     /// What a flush takes, in nanoseconds.
     pub flush_ns: u64,
+    /// Zones, if it is written in zones; an erase block is one of them.
+    #[serde(default)]
+    pub zones: Option<DriveZones>,
+}
+
+/// How the zones of a drive are, behind two for its labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveZones {
+    /// KiB from the start of a zone to that of the next one.
+    pub size_kib: u32,
+    /// Zones that are partly written at once, at most; 0: as many as there are.
+    pub active_max: u32,
 }
 
 /// Drives of a plan: a list, or one alone, as plans of the time when there was one have it.

@@ -261,7 +261,8 @@ impl Runner<'_> {
                 mark!("run: room for a vSSD is being exchanged");
                 Some(before)
             }
-            (ControlResponse::Refused(error), Ok(_))
+            // Also what would be refused for another reason.
+            (ControlResponse::Refused(error), _)
                 if was_silent
                     && error.kind == ControlErrorKind::Media
                     && error.message.contains("does not answer") =>

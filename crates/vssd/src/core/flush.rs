@@ -15,7 +15,7 @@ impl Core {
         media: &mut M,
         now: Time,
     ) {
-        if !self.shape.volatile_cache || mutant!("vssd: a flush is answered at once") {
+        if !media.capabilities().volatile_cache || mutant!("vssd: a flush is answered at once") {
             return self.flush_ready(id, token, Ok(()));
         }
         self.vssds.of(id).operations += 1;
