@@ -1,6 +1,7 @@
 //! Intents of a drive on an io_uring: many at once, and nobody waits in a system call.
 
 use crate::zones::{ZoneThread, ZoneWork};
+use diecut_devices::local::memory_alignment_bytes;
 use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
 use diecut_units::{Buffer, BufferMut, BufferPool, Slab};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -15,8 +16,6 @@ use std::os::unix::fs::OpenOptionsExt;
 const ENTRIES: u32 = 256;
 /// Commands that are given to the kernel with one call. More would cost fewer calls, and let the drive wait for its first one.
 const TOGETHER_MAX: usize = 8;
-/// Memory that a drive transfers to and from begins at a multiple of this. Drives ask for less, or for this.
-const ALIGNMENT_BYTES: usize = 512;
 /// The file, as the ring knows it.
 const FILE: types::Fixed = types::Fixed(0);
 
@@ -41,6 +40,8 @@ pub struct DriveRing {
     ring: IoUring,
     /// Kept open for the ring.
     file: File,
+    /// Memory that the drive transfers to and from begins at a multiple of this.
+    alignment_bytes: usize,
     /// Who works on zones, once there was something to do.
     zones: Option<Zones>,
     under_way: Slab<UnderWay>,
@@ -123,6 +124,7 @@ impl DriveRing {
         ring.submitter().register_files(&[own.as_raw_fd(), file.as_raw_fd()]).map_err(refused)?;
         Ok(DriveRing {
             ring,
+            alignment_bytes: memory_alignment_bytes(&own),
             file: own,
             zones: None,
             under_way: Slab::new(),
@@ -187,11 +189,11 @@ impl DriveRing {
         let work = match intent.work {
             IntentWork::Read { offset, buffer } => {
                 let aligned =
-                    (!is_aligned(buffer.as_ptr(), buffer.len())).then(|| self.pool.take(buffer.len()));
+                    (!self.is_aligned(buffer.as_ptr(), buffer.len())).then(|| self.pool.take(buffer.len()));
                 Work::Read { offset, buffer, aligned }
             }
             IntentWork::Write { offset, mut parts } => {
-                if !parts.iter().all(|part| is_aligned(part.as_ptr(), part.len())) {
+                if !parts.iter().all(|part| self.is_aligned(part.as_ptr(), part.len())) {
                     parts = [self.joined(&parts)].into_iter().collect();
                 }
                 let len = parts.iter().map(Buffer::len).sum();
@@ -205,6 +207,10 @@ impl DriveRing {
         };
         let index = self.under_way.insert(UnderWay { token: intent.token, work, transferred: 0 });
         self.give(index);
+    }
+
+    fn is_aligned(&self, pointer: *const u8, len: usize) -> bool {
+        pointer.addr().is_multiple_of(self.alignment_bytes) && len.is_multiple_of(self.alignment_bytes)
     }
 
     /// The parts in one aligned piece.
@@ -338,10 +344,6 @@ impl DriveRing {
         }
         Some(answer)
     }
-}
-
-fn is_aligned(pointer: *const u8, len: usize) -> bool {
-    pointer.addr().is_multiple_of(ALIGNMENT_BYTES) && len.is_multiple_of(ALIGNMENT_BYTES)
 }
 
 impl Work {

@@ -21,5 +21,5 @@ pub use labels::{
     read_label,
 };
 pub use open::{Access, LocalDevice};
-pub use properties::{DriveKind, Properties};
+pub use properties::{DriveKind, Properties, memory_alignment_bytes};
 pub use zones::{finish_zone, reset_zones};

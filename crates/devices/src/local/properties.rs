@@ -197,6 +197,13 @@ fn of_file(file: &File, metadata: &std::fs::Metadata, takes_direct: bool) -> Pro
     }
 }
 
+/// Bytes that memory which a drive transfers to and from begins at a multiple of: its logical block. Linux asks for that before 6.0. Later drives may ask for
+/// less; `null_blk` does, and with blocks of 4 KiB and memory behind it loses the end of a block whose memory lies in two pages.
+pub fn memory_alignment_bytes(file: &File) -> usize {
+    let of_block_device = rustix::fs::ioctl_blksszget(file).ok();
+    of_block_device.or_else(|| direct_alignment(file)).unwrap_or(0).max(512) as usize
+}
+
 /// What offsets and lengths of direct I/O are multiples of. Linux says so from 6.1 on.
 fn direct_alignment(file: &File) -> Option<u32> {
     const DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
