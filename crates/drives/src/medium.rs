@@ -3,11 +3,11 @@ use crate::discards::Discards;
 use crate::flushes::Flushes;
 use crate::lane::Lane;
 use crate::shape::DriveShape;
-use crate::zones::{Admission, Closed, Zones};
+use crate::zones::{Admission, Closed, Zones, written_pages};
 use crate::zoning::Zoning;
 use diecut_media::{
     Capabilities, Command, Completion, Divide, Intent, IntentDone, IntentError, IntentToken, IntentWork,
-    Media, MediaError, MediaToken, Operation, PayloadParts, Zone, ZoneCondition,
+    Media, MediaError, MediaToken, Operation, PayloadParts,
 };
 use diecut_units::{
     BlockIndex, BufferMut, ContentMode, DieAddress, EraseBlockAddress, Geometry, IU_SIZE_BYTES,
@@ -432,17 +432,6 @@ impl DriveMedium {
     }
 }
 
-/// Pages of a zone that may hold something.
-fn written_pages(zone: &Zone) -> u32 {
-    match zone.condition {
-        ZoneCondition::Empty => 0,
-        // What a cut left of the last page is read, as on any drive, and counts if it is whole. Were it hidden now, it would show later, when the zone is
-        // finished: two openings would tell two stories.
-        ZoneCondition::Active => (zone.write_pointer - zone.offset).div_ceil(IU_SIZE_BYTES as u64) as u32,
-        _ => u32::MAX,
-    }
-}
-
 impl Media for DriveMedium {
     fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -537,10 +526,7 @@ impl Media for DriveMedium {
             }
             Asked::Discard { lane, block } => {
                 self.discards.end(now);
-                self.held_no_more(lane, block, |zones| match done.result {
-                    Ok(()) => zones.reset(block),
-                    Err(_) => zones.failed(block),
-                });
+                self.held_no_more(lane, block, |zones| zones.reset_ended(block, done.result.is_ok()));
             }
             Asked::Reset { token, lane, block } => {
                 let address = DriveMedium::address(lane, block);
@@ -549,10 +535,7 @@ impl Media for DriveMedium {
                     IntentError::Failed | IntentError::Full => MediaError::EraseFailed { block: address },
                 });
                 self.answer(token, result, None);
-                self.held_no_more(lane, block, |zones| match result {
-                    Ok(()) => zones.reset(block),
-                    Err(_) => zones.failed(block),
-                });
+                self.held_no_more(lane, block, |zones| zones.reset_ended(block, result.is_ok()));
             }
             // One that cannot be finished takes no programs either way.
             Asked::GiveWay { lane, block, is_reset } => {

@@ -1,7 +1,7 @@
 //! Zones of a lane: one for each erase block. Who may be written, and which one gives way when the drive has no place for another.
 
-use diecut_media::ZoneCondition;
-use diecut_units::mutant;
+use diecut_media::{Zone, ZoneCondition};
+use diecut_units::{IU_SIZE_BYTES, mutant};
 use std::collections::VecDeque;
 
 /// How the zone of an erase block is.
@@ -149,6 +149,11 @@ impl Zones {
         self.leave(block, State::Empty);
     }
 
+    /// A reset of it worked, or did not.
+    pub fn reset_ended(&mut self, block: u32, worked: bool) {
+        if worked { self.reset(block) } else { self.failed(block) }
+    }
+
     fn leave(&mut self, block: u32, now: State) {
         // It needs to give way no more, whoever saw to that: else none would ever again.
         self.closing = self.closing.filter(|closing| *closing != block);
@@ -195,6 +200,17 @@ impl Zones {
             self.states[block as usize] = State::Closing;
         }
         Some(block)
+    }
+}
+
+/// Pages of a zone that may hold something.
+pub(crate) fn written_pages(zone: &Zone) -> u32 {
+    match zone.condition {
+        ZoneCondition::Empty => 0,
+        // What a cut left of the last page is read, as on any drive, and counts if it is whole. Were it hidden now, it would show later, when the zone is
+        // finished: two openings would tell two stories.
+        ZoneCondition::Active => (zone.write_pointer - zone.offset).div_ceil(IU_SIZE_BYTES as u64) as u32,
+        _ => u32::MAX,
     }
 }
 

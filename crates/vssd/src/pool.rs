@@ -81,19 +81,16 @@ impl Pool {
         let nonces = config.nonces.filter(|_| header_pages > 0);
         assert_eq!(nonces.is_some(), header_pages > 0, "blocks without OOB areas have headers with nonces");
         let pages = geometry.pages_per_erase_block() - header_pages;
-        // Where pages have no OOB areas, nothing but what a holder notes at a flush tells a loss from the end of what was written: a drive without a cache
-        // is flushed like the others, and has nothing to do.
-        let is_flushed = capabilities.volatile_cache || header_pages > 0;
         let shape = BlockShape {
             pages,
             page_size_bytes: geometry.page_size_bytes,
             program_unit_pages: capabilities.program_unit_pages,
-            unsafe_units: if is_flushed { pages } else { capabilities.unsafe_units },
+            unsafe_units: if header_pages > 0 { pages } else { capabilities.unsafe_units },
             pipelined_units: 0,
             oob_size_bytes: geometry.oob_size_bytes,
             holder_oob_offset: if header_pages == 0 { crate::OOB_RECORD_SIZE_BYTES as u32 } else { 0 },
             content_mode: capabilities.content_mode,
-            volatile_cache: is_flushed,
+            volatile_cache: header_pages > 0,
         };
         let wear = Wear::new(&config.wear, &DieLayout::of(&geometry), header_pages > 0);
         let costs = config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES);
