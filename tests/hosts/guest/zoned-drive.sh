@@ -67,8 +67,8 @@ zones_are_used() { blkzone report $drive >/tmp/zones; grep -c 'fu\|oi\|cl' /tmp/
 check zones-were-reset zones_are_used
 # At the time of the death a load is under way; what it verified before stays.
 check acknowledged-before fio_verify before "$V" 48m 51 $on_device --fsync=64
-for death in 1 2; do
-  fio_verify "across$death" "$V" 32m "6$death" $on_device --offset=64m --rate_iops=200 >/tmp/across.out 2>&1 & across=$!
+for death in 1 2 3 4 5 6; do
+  fio_verify "across$death" "$V" 4m "6$death" $on_device --offset=64m --rate_iops=250 >/tmp/across.out 2>&1 & across=$!
   sleep 3
   kill -9 $server; wait $server 2>/dev/null
   serve

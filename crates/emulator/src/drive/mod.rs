@@ -394,15 +394,11 @@ impl Drive {
                         self.cache.write(offset, bytes, &mut self.image);
                     }
                 }
-                (IntentWork::ResetZone { offset, .. }, Some(zones)) => {
-                    if self.random.random_bool(0.75) {
-                        let _ = zones.reset(offset, &mut self.cache, &mut self.image);
-                    }
+                (IntentWork::ResetZone { offset, .. }, Some(zones)) if self.random.random_bool(0.75) => {
+                    let _ = zones.reset(offset, &mut self.cache, &mut self.image);
                 }
-                (IntentWork::FinishZone { offset, .. }, Some(zones)) => {
-                    if self.random.random_bool(0.75) {
-                        let _ = zones.finish(offset, &mut self.cache);
-                    }
+                (IntentWork::FinishZone { offset, .. }, Some(zones)) if self.random.random_bool(0.75) => {
+                    let _ = zones.finish(offset, &mut self.cache);
                 }
                 _ => {}
             }
