@@ -21,6 +21,7 @@ mod panics;
 mod paths;
 mod remote;
 mod remote_pool;
+mod remote_zones;
 mod repair;
 mod repro;
 mod reservations;

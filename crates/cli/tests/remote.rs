@@ -237,7 +237,7 @@ fn mistakes_are_named() {
     let said = refused_of("nqn", "nqn.2026-11.org.diecut:nothing", 1, "");
     assert_says(&said, &["org.diecut:nothing", "no subsystem of this NQN"]);
     assert_says(&refused_of("nsid", POOL, 9, ""), &[POOL, "no namespace 9"]);
-    assert_says(&refused_of("zoned", ZONED, 1, ""), &[ZONED, "namespace 1 is zoned", "name another one"]);
+    assert_says(&refused_of("zoned", ZONED, 1, ""), &[ZONED, "not formatted"]);
     let said = refused_of("host", CLOSED, 1, "");
     assert_says(&said, &["may not use the subsystem", "host allow"]);
     let allowed = format!("host_nqn = \"{ALLOWED}\"");

@@ -8,7 +8,7 @@ use crate::remote::{Claim, Remote, RemoteHost};
 use diecut_api::place::Place;
 use diecut_api::setup::Setup;
 use diecut_devices::local::{self, Contents, FoundLabel, LabelPlace, LabelingError};
-use diecut_devices::{DriveMedium, DriveShape, Label, LabelError};
+use diecut_devices::{DriveMedium, DriveShape, Label, LabelError, Zoning};
 use diecut_reactor::IoFile;
 use diecut_remote::ClaimKind;
 use diecut_shard::PoolConfig;
@@ -157,6 +157,26 @@ pub fn check_folder(shown: &str, setup: &Setup) -> Result<(), ServeError> {
 /// Of each lane: the first erase block of catalog and block states, and how many there are.
 pub fn system_area(config: &PoolConfig) -> (u64, u64) {
     (0, u64::from(config.catalog_blocks_per_die) + u64::from(config.state_log_blocks_per_die))
+}
+
+/// The medium of a drive that is written in zones.
+///
+/// # Errors
+/// Names the drive, if its zones are not those that the shape is made for.
+pub fn zoned_medium(
+    place: &Place,
+    shape: DriveShape,
+    zoning: Option<&Zoning>,
+    usage: Usage,
+) -> Result<DriveMedium, ServeError> {
+    let Some(zoning) = zoning.filter(|zoning| zoning.fits(&shape)) else {
+        return Err(ServeError::Setup(format!(
+            "{place}: its label is of a drive with other zones: it is a copy, or was changed to another format; name the drive itself"
+        )));
+    };
+    let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
+    let system_blocks = u32::try_from(system.0 + system.1).unwrap_or(u32::MAX);
+    Ok(DriveMedium::zoned(shape, usage.volatile_cache, zoning, system_blocks))
 }
 
 /// What is said of a drive without a label to go by, and what else lies there.

@@ -1,14 +1,13 @@
 //! Files and block devices of this machine as drives.
 
 use crate::carrier::Carrier;
-use crate::drive::{HandedOver, OwnDrive, Usage, system_area};
+use crate::drive::{HandedOver, OwnDrive, Usage, zoned_medium};
 use crate::error::{ServeError, file_error};
 use diecut_api::place::Place;
 use diecut_api::setup::{DriveDevice, DriveKind as WantedKind};
 use diecut_devices::local::{Access, Contents, DriveKind, LabelPlace, LabelingError, LocalDevice};
-use diecut_devices::{DriveMedium, DriveShape, Zoning};
+use diecut_devices::{DriveMedium, DriveShape};
 use diecut_reactor::{DriveRing, IoFile, PageCache};
-use diecut_shard::PoolConfig;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,25 +79,13 @@ impl OwnDrive for Local {
     }
 
     fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {
-        let Some(cut) = shape.zones else {
+        if shape.zones.is_none() {
             let can_discard = usage.discards && self.device.properties().takes_discard == Some(true);
             return Ok(DriveMedium::new(shape, usage.volatile_cache, can_discard));
-        };
-        let path = self.device.path();
-        let zoning = self.device.zoning().map_err(file_error(path, "does not tell of its zones"))?;
-        let fits = |zoning: &Zoning| {
-            zoning.zone_size_bytes == cut.zone_size_bytes
-                && zoning.shape(Some(shape.lanes)).is_ok_and(|planned| planned == shape)
-        };
-        let Some(zoning) = zoning.filter(fits) else {
-            return Err(ServeError::Setup(format!(
-                "{}: its label is of a drive with other zones: it is a copy, or was changed to another format; name the drive itself",
-                path.display()
-            )));
-        };
-        let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
-        let system_blocks = u32::try_from(system.0 + system.1).unwrap_or(u32::MAX);
-        Ok(DriveMedium::zoned(shape, usage.volatile_cache, &zoning, system_blocks))
+        }
+        let zoning = self.device.zoning();
+        let zoning = zoning.map_err(file_error(self.device.path(), "does not tell of its zones"))?;
+        zoned_medium(&self.place, shape, zoning.as_ref(), usage)
     }
 
     fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String> {

@@ -2,17 +2,20 @@
 
 use crate::addresses::resolve;
 use crate::carrier::Carrier;
-use crate::drive::{HandedOver, OwnDrive, Usage};
+use crate::drive::{HandedOver, OwnDrive, Usage, zoned_medium};
 use crate::error::{ServeError, file_error};
 use crate::places;
 use crate::shards::{random_bytes, random_uuid};
 use diecut_api::place::Place;
 use diecut_api::setup::{RemoteDevice, Setup};
-use diecut_devices::local::{Contents, FoundLabel, LabelPlace, LabelingError, Source, read_label};
-use diecut_devices::{DriveMedium, DriveShape};
+use diecut_devices::local::{
+    Contents, FoundLabel, InZones, LabelPlace, LabelingError, Source, ZoneDrive, read_label,
+};
+use diecut_devices::{DriveMedium, DriveShape, Zoning};
+use diecut_media::{IntentWork, Zone};
 use diecut_nvme::QualifiedName;
 use diecut_reactor::{IoFile, RemoteClient, RemoteTarget};
-use diecut_remote::{ClaimKind, RemoteError, RemoteFacts, RemoteParameters};
+use diecut_remote::{ClaimKind, RemoteError, RemoteFacts, RemoteParameters, RemoteZones};
 use diecut_units::Span;
 use std::cell::RefCell;
 use std::io;
@@ -156,7 +159,29 @@ impl Remote {
     /// # Errors
     /// See [`read_label`].
     pub fn label(&self) -> Result<FoundLabel, LabelingError> {
-        read_label(&self)
+        read_label(&*self.label_place()?)
+    }
+
+    /// How it is cut: into as many lanes and erase blocks of such a size as are asked for, or as suits it.
+    ///
+    /// # Errors
+    /// In words, if it cannot be cut like that, or does not tell of its zones.
+    pub fn cut(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
+        let zoning = self.zoning().map_err(|error| format!("its zones cannot be asked for: {error}"))?;
+        let shape = DriveShape::wanted(self.facts.size_bytes, zoning.as_ref(), lanes, block_size_bytes);
+        shape.map_err(|error| error.to_string())
+    }
+
+    /// Its zones, as they are now, if it is zoned.
+    ///
+    /// # Errors
+    /// What the target says.
+    pub fn zoning(&self) -> io::Result<Option<Zoning>> {
+        let Some(RemoteZones { zone_size_bytes, active_max, open_max, .. }) = self.facts.zones.clone() else {
+            return Ok(None);
+        };
+        let zones = self.client.borrow_mut().zones()?;
+        Ok(Some(Zoning { zone_size_bytes, active_max, open_max, zones }))
     }
 
     /// Gives it up, so that others may have it.
@@ -221,7 +246,12 @@ impl OwnDrive for Remote {
     }
 
     fn label_place(&self) -> Result<Box<dyn LabelPlace + '_>, LabelingError> {
-        Ok(Box::new(self))
+        let zoning =
+            self.zoning().map_err(|error| LabelingError::Io { what: "found among its zones", error })?;
+        Ok(match zoning {
+            Some(zoning) => Box::new(InZones::new(self, self.facts.size_bytes, zoning)),
+            None => Box::new(self),
+        })
     }
 
     fn look(&self) -> Result<Contents, LabelingError> {
@@ -229,20 +259,15 @@ impl OwnDrive for Remote {
     }
 
     fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
-        let size_bytes = self.facts.size_bytes;
-        let shape = match lanes {
-            Some(lanes) => DriveShape::plan(size_bytes, lanes, block_size_bytes),
-            None => DriveShape::suggest(size_bytes, block_size_bytes),
-        };
-        shape.map_err(|error| error.to_string())
+        self.cut(lanes, block_size_bytes)
     }
 
     fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {
         if shape.zones.is_some() {
-            return Err(ServeError::Setup(format!(
-                "{}: its label is of a zoned drive, and it is none: name the drive itself",
-                self.place
-            )));
+            let zoning = self.zoning().map_err(|error| {
+                ServeError::Setup(format!("{} does not tell of its zones: {error}", self.place))
+            })?;
+            return zoned_medium(&self.place, shape, zoning.as_ref(), usage);
         }
         let can_discard = usage.discards && self.facts.takes_discard;
         Ok(DriveMedium::new(shape, usage.volatile_cache, can_discard))
@@ -283,6 +308,32 @@ impl LabelPlace for &Remote {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.client.borrow_mut().flush()
+    }
+}
+
+impl ZoneDrive for &Remote {
+    fn zones(&self) -> io::Result<Vec<Zone>> {
+        self.client.borrow_mut().zones()
+    }
+    fn zone_at(&self, offset: u64) -> io::Result<Zone> {
+        let zones = ZoneDrive::zones(self)?;
+        let zone = zones.into_iter().find(|zone| zone.offset == offset);
+        zone.ok_or_else(|| io::Error::other("the namespace has no such zone"))
+    }
+    fn reset(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.client.borrow_mut().execute(IntentWork::ResetZone { offset, len_bytes }).map(drop)
+    }
+    fn finish(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.client.borrow_mut().execute(IntentWork::FinishZone { offset, len_bytes }).map(drop)
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read_around(offset, into)
+    }
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.client.borrow_mut().write(offset, bytes)
+    }
+    fn flush(&self) -> io::Result<()> {
         self.client.borrow_mut().flush()
     }
 }

@@ -1,4 +1,4 @@
-use crate::zoning::ZoneCut;
+use crate::zoning::{ZoneCut, Zoning};
 use diecut_units::{Geometry, GeometryError, IU_SIZE_BYTES};
 
 /// Smallest and largest erase block.
@@ -80,6 +80,16 @@ pub enum ShapeError {
     /// A zone ends within an IU.
     #[error("a zone of {0} bytes: it is whole blocks of 4 KiB")]
     ZoneCapacity(u64),
+    /// An erase block of another size than that of a zone is asked for.
+    #[error(
+        "an erase block of {asked} bytes is asked for, and an erase block of a zoned drive is a zone, which takes {zone} bytes"
+    )]
+    NoZone {
+        /// What is asked for.
+        asked: u64,
+        /// Capacity of a zone.
+        zone: u64,
+    },
     /// Another value is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
@@ -124,6 +134,28 @@ impl DriveShape {
         let plans = [LANES_MAX, 8, 4, 2].map(|lanes| DriveShape::plan(size_bytes, lanes, block_size_bytes));
         let large = plans.into_iter().flatten().find(|shape| shape.blocks_per_lane >= SUGGESTED_BLOCKS_MIN);
         large.map_or_else(|| DriveShape::plan(size_bytes, 1, block_size_bytes), Ok)
+    }
+
+    /// Cuts a drive as is asked for, or as suits it: as [`DriveShape::plan`] and [`DriveShape::suggest`] do, or [`Zoning::shape`] if it is written in zones.
+    ///
+    /// # Errors
+    /// As these, and if an erase block of another size than that of a zone is asked for.
+    pub fn wanted(
+        size_bytes: u64,
+        zoning: Option<&Zoning>,
+        lanes: Option<u16>,
+        block_size_bytes: Option<u64>,
+    ) -> Result<DriveShape, ShapeError> {
+        let shape = match (zoning, lanes) {
+            (Some(zoning), _) => zoning.shape(lanes)?,
+            (None, Some(lanes)) => DriveShape::plan(size_bytes, lanes, block_size_bytes)?,
+            (None, None) => DriveShape::suggest(size_bytes, block_size_bytes)?,
+        };
+        let zone = shape.block_size_bytes;
+        match block_size_bytes.filter(|asked| *asked != zone) {
+            Some(asked) if shape.zones.is_some() => Err(ShapeError::NoZone { asked, zone }),
+            _ => Ok(shape),
+        }
     }
 
     /// The same in the words of the flash contract: a page is an IU, and has no OOB area.

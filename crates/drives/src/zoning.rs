@@ -117,6 +117,14 @@ impl Zoning {
     }
 }
 
+impl Zoning {
+    /// Whether a drive with these zones can have been cut like that.
+    pub fn fits(&self, shape: &DriveShape) -> bool {
+        shape.zones.is_some_and(|cut| cut.zone_size_bytes == self.zone_size_bytes)
+            && self.shape(Some(shape.lanes)).is_ok_and(|planned| planned == *shape)
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;

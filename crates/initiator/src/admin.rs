@@ -2,73 +2,20 @@
 
 use crate::command::{Completion, Sink, Token};
 use crate::error::HostError;
+use crate::facts::{ControllerFacts, NamespaceFacts};
 use crate::queue_pair::{QueuePair, QueueParameters};
+use crate::zoned::ZonedNamespace;
 use diecut_nvme::admin::Identify;
 use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
 use diecut_nvme::identify::{
-    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
-    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, cns, parse_namespace_descriptors, parse_namespace_list,
+    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, cns, parse_namespace_descriptors, parse_namespace_list,
 };
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
-use diecut_nvme::tcp::CapsuleCommand;
+use diecut_nvme::zns::CSI_ZONED;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_units::{Span, Time};
 use zerocopy::FromBytes;
-
-/// A namespace as Identify tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamespaceFacts {
-    /// NSID.
-    pub nsid: u32,
-    /// Size in LBAs.
-    pub size_lbas: u64,
-    /// Bytes of an LBA.
-    pub lba_bytes: u32,
-    /// RESCAP: which reservations it takes; 0: none.
-    pub reservation_capabilities: u8,
-    /// NGUID; zeros if it has none.
-    pub nguid: [u8; 16],
-    /// EUI64; zeros if it has none.
-    pub eui64: [u8; 8],
-    /// Bytes of metadata of an LBA.
-    pub metadata_bytes: u16,
-    /// DPS: whether blocks carry protection information.
-    pub has_protection: bool,
-    /// NSATTR: it takes no writes.
-    pub is_write_protected: bool,
-    /// CSI: which I/O command set it has ([`CSI_NVM`]); that one where the controller tells none.
-    pub command_set: u8,
-}
-
-/// A controller as Identify and its properties tell it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ControllerFacts {
-    /// Controller id.
-    pub controller_id: u16,
-    /// Largest queue in entries.
-    pub queue_entries_max: u16,
-    /// I/O queues it gives.
-    pub io_queues: u16,
-    /// Data that a command of an I/O queue may carry in its capsule.
-    pub in_capsule_bytes: u32,
-    /// Largest transfer of one command.
-    pub transfer_bytes_max: u32,
-    /// Whether some namespace takes Copy with source ranges of format 0h.
-    pub takes_copies: bool,
-    /// Whether it has a volatile cache: only a flush makes writes durable.
-    pub has_volatile_cache: bool,
-    /// Whether it takes Dataset Management, and so deallocations.
-    pub takes_deallocations: bool,
-    /// Whether it takes reservations.
-    pub takes_reservations: bool,
-    /// Model number.
-    pub model: String,
-    /// Serial number.
-    pub serial: String,
-    /// Active namespaces in rising order.
-    pub namespaces: Vec<NamespaceFacts>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -82,6 +29,8 @@ enum Stage {
     Namespace(usize),
     /// The same: which command set it has.
     Descriptors(usize),
+    /// The same: what its zones are.
+    Zones(usize),
     Queues,
     Ready,
     /// A reset: EN goes to 0, RDY follows, and the bring-up comes again.
@@ -92,6 +41,8 @@ enum Stage {
     Down,
 }
 
+/// CSS of CC: all I/O command sets that the controller has.
+const ALL_COMMAND_SETS: u8 = 6;
 /// NIDT of the command set, in a list of identification descriptors (Base 2.0 figure 277).
 const NIDT_COMMAND_SET: u8 = 4;
 
@@ -106,7 +57,11 @@ pub struct Admin {
     facts: ControllerFacts,
     wanted_io_queues: u16,
     page: Vec<u8>,
+    /// Identify Namespace of the namespace that is asked about.
+    namespace_page: Vec<u8>,
     namespace_ids: Vec<u32>,
+    /// CSS: all I/O command sets, of a controller that has several to choose from (Base 2.0 section 3.1.3.5).
+    command_sets: u8,
     /// When patience for CSTS.RDY ends, and how long it was.
     ready_by: Option<(Time, u64)>,
     keep_alive_at: Time,
@@ -154,7 +109,9 @@ impl Admin {
             facts: ControllerFacts::default(),
             wanted_io_queues: io_queues,
             page: Vec::new(),
+            namespace_page: Vec::new(),
             namespace_ids: Vec::new(),
+            command_sets: 0,
             ready_by: None,
             keep_alive_at: Time::NEVER,
             keep_alive_under_way: false,
@@ -297,21 +254,20 @@ impl Admin {
         self.queue.submit_entry(OWN, entry, None, expected_bytes);
     }
 
-    fn send_identify(&mut self, structure: u8, nsid: u32) {
+    fn send_identify(&mut self, structure: u8, nsid: u32, command_set: u8) {
         let mut entry = SubmissionEntry {
             opcode: opcode::admin::IDENTIFY,
             nsid: nsid.into(),
             ..SubmissionEntry::default()
         };
-        Identify { cns: structure, controller_id: 0, command_set: CSI_NVM, specific_id: 0 }
-            .encode(&mut entry);
+        Identify { cns: structure, controller_id: 0, command_set, specific_id: 0 }.encode(&mut entry);
         self.send(entry, IDENTIFY_SIZE_BYTES as u32);
     }
 
     /// Enters a stage by sending its command.
     fn go(&mut self, stage: Stage) {
         self.stage = stage;
-        let enable = Configuration::enable(0).0;
+        let enable = Configuration::enable(self.command_sets).0;
         match stage {
             Stage::Capabilities => self.send(PropertyCommand::get(0, offset::CAP, true).entry(), 0),
             Stage::Enable => self.send(PropertyCommand::set(0, offset::CC, enable).entry(), 0),
@@ -319,11 +275,16 @@ impl Admin {
             Stage::AwaitReady | Stage::AwaitNotReady | Stage::AwaitShutDown => {
                 self.send(PropertyCommand::get(0, offset::CSTS, false).entry(), 0)
             }
-            Stage::Controller => self.send_identify(cns::CONTROLLER, 0),
-            Stage::NamespaceList => self.send_identify(cns::ACTIVE_NAMESPACES, 0),
-            Stage::Namespace(number) => self.send_identify(cns::NAMESPACE, self.namespace_ids[number]),
+            Stage::Controller => self.send_identify(cns::CONTROLLER, 0, CSI_NVM),
+            Stage::NamespaceList => self.send_identify(cns::ACTIVE_NAMESPACES, 0, CSI_NVM),
+            Stage::Namespace(number) => {
+                self.send_identify(cns::NAMESPACE, self.namespace_ids[number], CSI_NVM);
+            }
             Stage::Descriptors(number) => {
-                self.send_identify(cns::NAMESPACE_DESCRIPTORS, self.namespace_ids[number]);
+                self.send_identify(cns::NAMESPACE_DESCRIPTORS, self.namespace_ids[number], CSI_NVM);
+            }
+            Stage::Zones(number) => {
+                self.send_identify(cns::COMMAND_SET_NAMESPACE, self.namespace_ids[number], CSI_ZONED);
             }
             Stage::Queues => {
                 let mut entry =
@@ -353,13 +314,14 @@ impl Admin {
             Stage::NamespaceList => "Identify Active Namespace List",
             Stage::Namespace(_) => "Identify Namespace",
             Stage::Descriptors(_) => "Identify Namespace Identification Descriptor list",
+            Stage::Zones(_) => "Identify I/O Command Set specific Namespace (zoned)",
             Stage::Queues => "Set Features Number of Queues",
             Stage::ShuttingDown | Stage::AwaitShutDown => "shutdown",
             Stage::Connecting | Stage::Ready | Stage::Down => return Ok(()),
         };
         let failed = |status| Err(HostError::BringUp { what, status });
-        // Controllers before NVMe 1.3 have no such list, and one command set.
-        let is_optional = matches!(self.stage, Stage::Descriptors(_));
+        // Controllers before NVMe 1.3 have no such list, and one command set. A namespace that nobody asks for may say what it likes of its zones.
+        let is_optional = matches!(self.stage, Stage::Descriptors(_) | Stage::Zones(_));
         if !completion.status.is_success() && !is_optional {
             return failed(completion.status);
         }
@@ -369,6 +331,7 @@ impl Admin {
             Stage::Capabilities => {
                 let capabilities = Capabilities::decode(completion.result);
                 self.facts.queue_entries_max = capabilities.queue_entries_max.saturating_add(1);
+                self.command_sets = if capabilities.command_sets { ALL_COMMAND_SETS } else { 0 };
                 let patience_ms = u64::from(capabilities.timeout) * 500;
                 self.ready_by = Some((now + Span::from_millis(patience_ms.max(500)), patience_ms.max(500)));
                 self.go(Stage::Enable);
@@ -387,23 +350,7 @@ impl Admin {
                 let Ok(controller) = IdentifyController::read_from_bytes(&self.page) else {
                     return nonsense();
                 };
-                let text = |field: &[u8]| String::from_utf8_lossy(field).trim_end().to_owned();
-                self.facts.model = text(&controller.mn);
-                self.facts.serial = text(&controller.sn);
-                // IOCCSZ counts 16 bytes and includes the 64 of the entry.
-                let capsule_bytes = controller.ioccsz.get().saturating_mul(16);
-                let entry_bytes = (CapsuleCommand::SIZE_BYTES - 8) as u32;
-                self.facts.in_capsule_bytes = capsule_bytes.saturating_sub(entry_bytes);
-                // MDTS counts pages of 2^12 bytes; 0 is no limit, and ours is what a test would ever ask.
-                self.facts.transfer_bytes_max = match controller.mdts {
-                    0 => 1 << 25,
-                    mdts => 4096u32 << mdts.min(13),
-                };
-                self.facts.takes_copies =
-                    controller.oncs.get() & ONCS_COPY != 0 && controller.ocfs.get() & OCFS_FORMAT_0 != 0;
-                self.facts.has_volatile_cache = controller.vwc & 1 != 0;
-                self.facts.takes_deallocations = controller.oncs.get() & ONCS_DATASET_MANAGEMENT != 0;
-                self.facts.takes_reservations = controller.oncs.get() & ONCS_RESERVATIONS != 0;
+                self.facts.take(&controller);
                 self.go(Stage::NamespaceList);
             }
             Stage::NamespaceList => {
@@ -416,33 +363,31 @@ impl Admin {
                 self.go_namespace(0);
             }
             Stage::Namespace(number) => {
-                let Ok(namespace) = IdentifyNamespace::read_from_bytes(&self.page) else { return nonsense() };
-                // FLBAS: bits 3:0, and bits 6:5 above them.
-                let format =
-                    namespace.lbaf[usize::from(namespace.flbas & 0xF | (namespace.flbas >> 1) & 0x30)];
-                if !(9..=16).contains(&format.lba_size_log2) {
+                let Some(namespace) = NamespaceFacts::of(self.namespace_ids[number], &self.page) else {
                     return nonsense();
-                }
-                self.facts.namespaces.push(NamespaceFacts {
-                    nsid: self.namespace_ids[number],
-                    size_lbas: namespace.nsze.get(),
-                    lba_bytes: 1 << format.lba_size_log2,
-                    reservation_capabilities: namespace.rescap,
-                    nguid: namespace.nguid,
-                    eui64: namespace.eui64,
-                    metadata_bytes: format.metadata_size_bytes.get(),
-                    has_protection: namespace.dps & 7 != 0,
-                    is_write_protected: namespace.nsattr & 1 != 0,
-                    command_set: CSI_NVM,
-                });
+                };
+                self.facts.namespaces.push(namespace);
+                self.namespace_page.clone_from(&self.page);
                 self.go(Stage::Descriptors(number));
             }
             Stage::Descriptors(number) => {
                 let page: Result<&[u8; IDENTIFY_SIZE_BYTES], _> = self.page.as_slice().try_into();
                 let list = page.ok().and_then(|page| parse_namespace_descriptors(page).ok());
                 let told = list.unwrap_or_default().into_iter().find(|(kind, _)| *kind == NIDT_COMMAND_SET);
-                if let (Some((_, set)), Some(namespace)) = (told, self.facts.namespaces.last_mut()) {
-                    namespace.command_set = set[0];
+                let command_set = told.map_or(CSI_NVM, |(_, set)| set[0]);
+                if let Some(namespace) = self.facts.namespaces.last_mut() {
+                    namespace.command_set = command_set;
+                }
+                if command_set == CSI_ZONED {
+                    self.go(Stage::Zones(number));
+                } else {
+                    self.go_namespace(number + 1);
+                }
+            }
+            Stage::Zones(number) => {
+                let zoned = ZonedNamespace::new(self.namespace_ids[number], &self.namespace_page, &self.page);
+                if let Some(namespace) = self.facts.namespaces.last_mut() {
+                    namespace.zoned = zoned.ok();
                 }
                 self.go_namespace(number + 1);
             }

@@ -1,4 +1,5 @@
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
+use diecut_nvme::zns::{self, ZoneManagementSend};
 use diecut_nvme::{CompletionEntry, Status, SubmissionEntry, opcode::io as opcode};
 use diecut_units::Buffer;
 use zerocopy::IntoBytes;
@@ -18,7 +19,7 @@ pub struct LbaSpan {
     pub count: u32,
 }
 
-/// A command of the NVM command set.
+/// A command of the NVM command set, and what zoned namespaces have besides.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Reads; `length_bytes` is what comes back (the count times the LBA size).
@@ -87,6 +88,15 @@ pub enum Command {
         /// Where.
         span: LbaSpan,
     },
+    /// Changes the state of one zone.
+    ActOnZone {
+        /// NSID.
+        nsid: u32,
+        /// First LBA of the zone.
+        zone_lba: u64,
+        /// See [`diecut_nvme::zns::send_action`].
+        action: u8,
+    },
 }
 
 impl Command {
@@ -124,6 +134,7 @@ impl Command {
             Command::Copy { sources, first, force_unit_access } => copy(&sources, first, force_unit_access),
             Command::Verify { span } => (on(opcode::VERIFY, span, false, false), None, 0),
             Command::Deallocate { span } => deallocate(&[span]),
+            Command::ActOnZone { nsid, zone_lba, action } => (act_on_zone(nsid, zone_lba, action), None, 0),
             Command::DeallocateRanges { spans } => deallocate(&spans),
         }
     }
@@ -146,6 +157,13 @@ pub(crate) fn copy(
     };
     let bytes: Vec<u8> = sources.iter().flat_map(|span| range(span).as_bytes().to_vec()).collect();
     (entry, Some(Buffer::copy_from(&bytes)), 0)
+}
+
+pub(crate) fn act_on_zone(nsid: u32, lba: u64, action: u8) -> SubmissionEntry {
+    let code = zns::opcode::ZONE_MANAGEMENT_SEND;
+    let mut entry = SubmissionEntry { opcode: code, nsid: nsid.into(), ..SubmissionEntry::default() };
+    ZoneManagementSend { lba, action, select_all: false, option: false }.encode(&mut entry);
+    entry
 }
 
 fn deallocate(spans: &[LbaSpan]) -> (SubmissionEntry, Option<Buffer>, u32) {

@@ -27,13 +27,15 @@
 mod admin;
 mod command;
 mod error;
+mod facts;
 pub mod openchannel;
 mod output;
 mod queue_pair;
 mod receive;
 pub mod zoned;
 
-pub use admin::{Admin, ControllerFacts, NamespaceFacts};
+pub use admin::Admin;
 pub use command::{Collect, Command, Completion, LbaSpan, Sink, Token};
 pub use error::HostError;
+pub use facts::{ControllerFacts, NamespaceFacts};
 pub use queue_pair::{QueuePair, QueueParameters};

@@ -9,7 +9,7 @@ use diecut_nvme::identify::{IDENTIFY_SIZE_BYTES, IdentifyNamespace, NSFEAT_IO_OP
 use diecut_nvme::io::LbaRange;
 use diecut_nvme::zns::{
     CSI_ZONED, IdentifyZonedNamespace, ReportHeader, ZA_EXTENSION, ZoneDescriptor, ZoneManagementReceive,
-    ZoneManagementSend, opcode, receive_action, send_action,
+    opcode, receive_action, send_action,
 };
 use diecut_nvme::{DecodeError, SubmissionEntry, opcode::admin, opcode::io};
 use diecut_units::Buffer;
@@ -196,9 +196,7 @@ impl ZonedNamespace {
     }
 
     fn send(&self, zone: u32, action: u8) -> ZoneCommand {
-        let mut entry = self.entry(opcode::ZONE_MANAGEMENT_SEND);
-        let request = ZoneManagementSend { lba: self.start(zone), action, select_all: false, option: false };
-        request.encode(&mut entry);
+        let entry = command::act_on_zone(self.nsid, self.start(zone), action);
         ZoneCommand { entry, data: None, expected_bytes: 0 }
     }
 

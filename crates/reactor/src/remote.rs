@@ -1,6 +1,6 @@
 //! Intents of a drive behind a network: the two streams of a [`RemoteDrive`] on sockets that never block.
 
-use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
+use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork, Zone};
 use diecut_nvme::Status;
 use diecut_remote::{HostError, RemoteDrive, RemoteError, RemoteFacts, RemoteParameters, Stream};
 use diecut_units::{Buffer, BufferMut, Span, Time};
@@ -362,6 +362,27 @@ impl RemoteClient {
         self.line.drive.facts().expect("it was connected to")
     }
 
+    /// Zones of a zoned namespace, as they are now.
+    ///
+    /// # Errors
+    /// What the target says.
+    ///
+    /// # Panics
+    /// If something is under way.
+    pub fn zones(&mut self) -> io::Result<Vec<Zone>> {
+        assert!(self.is_idle(), "zones are looked at while nobody writes");
+        if self.line.drive.is_up() {
+            self.line.drive.look_at_zones();
+        }
+        while !self.line.drive.is_up() {
+            if self.line.drive.is_gone() {
+                return Err(io::Error::other(self.line.why()));
+            }
+            self.wait()?;
+        }
+        Ok(self.facts().zones.as_ref().map_or(Vec::new(), |zones| zones.zones.clone()))
+    }
+
     /// Key of somebody else that holds it, where it is only looked at.
     pub fn held_by(&self) -> Option<u64> {
         self.line.drive.held_by()
@@ -401,7 +422,11 @@ impl RemoteClient {
         Ok(())
     }
 
-    fn execute(&mut self, work: IntentWork) -> io::Result<Option<BufferMut>> {
+    /// Does one thing. What is read comes back.
+    ///
+    /// # Errors
+    /// What the target says.
+    pub fn execute(&mut self, work: IntentWork) -> io::Result<Option<BufferMut>> {
         self.push(Intent { token: OWN, work });
         let mut done = Vec::new();
         loop {
@@ -411,7 +436,11 @@ impl RemoteClient {
                     Ok(()) => Ok(buffer),
                     Err(IntentError::Gone) => Err(io::Error::other(self.line.why())),
                     Err(IntentError::Full) => Err(ErrorKind::StorageFull.into()),
-                    Err(IntentError::Failed) => Err(io::Error::other("the target says that it failed")),
+                    Err(IntentError::Failed) => {
+                        let status = self.line.drive.last_failure();
+                        let status = status.map_or("failed".to_owned(), |status| status.to_string());
+                        Err(io::Error::other(format!("the target says: {status}")))
+                    }
                 };
             }
             self.wait()?;

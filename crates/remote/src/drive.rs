@@ -1,19 +1,18 @@
-use crate::claim::{Claim, ClaimKind, Next};
+use crate::claim::{Claim, Next};
 use crate::error::RemoteError;
-use crate::facts::{RemoteFacts, RemoteParameters};
+use crate::facts::{Learned, RemoteFacts, RemoteParameters};
 use crate::work::{Ended, Limits, Works};
-use diecut_initiator::{
-    Admin, Completion, ControllerFacts, NamespaceFacts, QueuePair, QueueParameters, Sink, Token,
-};
+use crate::zones::{More, Report};
+use diecut_initiator::zoned::ZonedNamespace;
+use diecut_initiator::{Admin, Completion, QueuePair, QueueParameters, Sink, Token};
 use diecut_media::{Intent, IntentDone, IntentError};
 use diecut_nvme::Status;
-use diecut_nvme::identify::CSI_NVM;
-use diecut_units::{Span, Time, mark, mutant};
+use diecut_units::{Span, Time, mark};
 
 /// Kept writes beyond this are flushed though nobody asked.
 const KEPT_MAX_BYTES: usize = 64 << 20;
-/// The token of commands of a claim; pieces of intents have their places.
-const CLAIM: Token = Token(1 << 32);
+/// The token of commands of a claim, and of a report of zones; pieces of intents have their places.
+const OWN: Token = Token(1 << 32);
 
 /// One of the two streams to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +33,8 @@ enum Phase {
     Queue,
     /// The namespace is claimed.
     Claim,
+    /// Its zones are asked for.
+    Zones,
     Up,
     /// It is given up.
     Release,
@@ -52,17 +53,20 @@ pub struct RemoteDrive {
     /// Of the first connection; later ones have the same.
     facts: Option<RemoteFacts>,
     limits: Option<Limits>,
-    reservation_capabilities: u8,
-    has_reservations: bool,
+    /// RESCAP, where it takes reservations.
+    reservations: Option<u8>,
     works: Works,
     /// Intents that came before the first connection.
     early: Vec<Intent>,
     report: Vec<u8>,
     claim: Claim,
+    /// What its zones are, if it is zoned.
+    zoned: Option<ZonedNamespace>,
+    /// The report of its zones that is under way.
+    zone_report: Option<Report>,
     /// Connections so far.
     connections: u32,
     was_up: bool,
-    held_by: Option<u64>,
     error: Option<RemoteError>,
     /// When bytes came last.
     heard_at: Time,
@@ -82,7 +86,7 @@ struct Taken<'a> {
 
 impl Sink for Taken<'_> {
     fn data(&mut self, token: Token, offset: u32, bytes: &[u8]) {
-        if token == CLAIM {
+        if token == OWN {
             self.report.truncate(offset as usize);
             self.report.extend_from_slice(bytes);
         } else {
@@ -111,7 +115,6 @@ impl RemoteDrive {
         RemoteDrive {
             claim: Claim::new(parameters.kind, 0),
             connections: 0,
-            held_by: None,
             pause: parameters.pause,
             facts: parameters.known.clone(),
             parameters,
@@ -119,11 +122,12 @@ impl RemoteDrive {
             admin: None,
             io: None,
             limits: None,
-            reservation_capabilities: 0,
-            has_reservations: false,
+            reservations: None,
             works: Works::default(),
             early: Vec::new(),
             report: Vec::new(),
+            zoned: None,
+            zone_report: None,
             was_up: false,
             error: None,
             heard_at: now,
@@ -135,6 +139,20 @@ impl RemoteDrive {
     /// What it is, once it was connected to.
     pub fn facts(&self) -> Option<&RemoteFacts> {
         self.facts.as_ref()
+    }
+
+    /// Asks how its zones are now. It is up again when that is told.
+    ///
+    /// # Panics
+    /// If it is not up, or something is under way.
+    pub fn look_at_zones(&mut self) {
+        assert!(self.phase == Phase::Up && self.is_idle(), "zones are looked at while nobody writes");
+        self.go_zones();
+    }
+
+    /// How the namespace answered the last command that failed.
+    pub fn last_failure(&self) -> Option<Status> {
+        self.works.last_failure
     }
 
     /// Whether commands go through now.
@@ -154,7 +172,7 @@ impl RemoteDrive {
 
     /// Key of somebody else that holds the namespace, where it was only looked at.
     pub fn held_by(&self) -> Option<u64> {
-        self.held_by
+        self.claim.held_by()
     }
 
     /// Whether nothing is under way or waits.
@@ -169,7 +187,7 @@ impl RemoteDrive {
     pub fn release(&mut self) {
         assert!(self.phase == Phase::Up, "what is not claimed is not given up");
         self.phase = Phase::Release;
-        self.go_claim(Claim::release(self.key()));
+        self.go_claim(Claim::release(self.parameters.key(self.connections)));
     }
 
     /// Whether it is gone because it was given up ([`RemoteDrive::release`]).
@@ -202,7 +220,7 @@ impl RemoteDrive {
         match stream {
             Stream::Admin => {
                 self.connections = self.connections.wrapping_add(1);
-                let host_id = self.host_id();
+                let host_id = self.parameters.host_id(self.connections);
                 let RemoteParameters { host, subsystem, keep_alive, .. } = self.parameters.clone();
                 let admin = QueueParameters::admin(host, host_id, subsystem);
                 let keep_alive_ms = u32::try_from(keep_alive.0 / 1_000_000).unwrap_or(u32::MAX);
@@ -216,19 +234,6 @@ impl RemoteDrive {
                 self.io = Some(QueuePair::new(admin.io_queue(1, depth)));
             }
         }
-    }
-
-    /// I-Q5. HOSTID of this connection: nobody had it before.
-    fn host_id(&self) -> [u8; 16] {
-        let RemoteParameters { server, life, .. } = self.parameters;
-        let all = u128::from(server) << 96 | u128::from(life) << 32 | u128::from(self.connections);
-        all.to_be_bytes()
-    }
-
-    /// Key of this connection.
-    fn key(&self) -> u64 {
-        let RemoteParameters { server, life, .. } = self.parameters;
-        u64::from(server) << 32 | u64::from((life as u32).wrapping_add(self.connections))
     }
 
     /// A stream could not be opened, or is closed.
@@ -281,67 +286,17 @@ impl RemoteDrive {
         if self.phase == Phase::Admin
             && let Some(facts) = admin.facts()
         {
-            let facts = facts.clone();
-            self.learn(&facts)?;
+            let nsid = self.parameters.nsid;
+            let Learned { facts: learned, reservations, zoned } = Learned::of(facts, &self.parameters)?;
+            // I-Q6.
+            let what = self.facts.as_ref().map_or(String::new(), |before| learned.differences(before));
+            if !what.is_empty() {
+                return Err(RemoteError::OtherNamespace { nsid, what });
+            }
+            self.limits = Some(Limits::of(&learned, nsid, facts.transfer_bytes_max));
+            (self.facts, self.reservations, self.zoned) = (Some(learned), reservations, zoned);
             self.phase = Phase::Queue;
         }
-        Ok(())
-    }
-
-    /// Looks at what the target has. Later connections find the same namespace, or none is used.
-    fn learn(&mut self, controller: &ControllerFacts) -> Result<(), RemoteError> {
-        let nsid = self.parameters.nsid;
-        let namespace = controller.namespaces.iter().find(|namespace| namespace.nsid == nsid);
-        let NamespaceFacts { size_lbas, lba_bytes, reservation_capabilities, nguid, eui64, .. } =
-            *namespace.ok_or(RemoteError::NoNamespace(nsid))?;
-        let &NamespaceFacts { metadata_bytes, has_protection, is_write_protected, command_set, .. } =
-            namespace.ok_or(RemoteError::NoNamespace(nsid))?;
-        if command_set != CSI_NVM {
-            return Err(RemoteError::CommandSet { nsid, command_set });
-        }
-        if metadata_bytes > 0 || has_protection {
-            return Err(RemoteError::Metadata { nsid, metadata_bytes, has_protection });
-        }
-        if is_write_protected && self.parameters.kind != ClaimKind::Look {
-            return Err(RemoteError::WriteProtected(nsid));
-        }
-        if !matches!(lba_bytes, 512 | 4096) {
-            return Err(RemoteError::LbaSize { nsid, lba_bytes });
-        }
-        let has_reservations = controller.takes_reservations && reservation_capabilities != 0;
-        if !has_reservations && self.parameters.kind != ClaimKind::Look {
-            return Err(RemoteError::NoReservations(nsid));
-        }
-        let facts = RemoteFacts {
-            size_bytes: size_lbas * u64::from(lba_bytes),
-            lba_bytes,
-            has_volatile_cache: controller.has_volatile_cache,
-            takes_discard: controller.takes_deallocations,
-            model: controller.model.clone(),
-            serial: controller.serial.clone(),
-            nguid,
-            eui64,
-            takes_reservations: has_reservations,
-            is_write_protected,
-        };
-        // I-Q6.
-        let what = self.facts.as_ref().map_or(String::new(), |before| facts.differences(before));
-        if !what.is_empty() {
-            return Err(RemoteError::OtherNamespace { nsid, what });
-        }
-        self.has_reservations = has_reservations;
-        // NLB has 16 bits.
-        let lbas_max = (controller.transfer_bytes_max / lba_bytes).clamp(1, 1 << 16);
-        let keeps = facts.has_volatile_cache && !mutant!("remote: what was not flushed is not kept");
-        self.limits = Some(Limits {
-            nsid,
-            lba_bytes,
-            transfer_bytes_max: lbas_max * lba_bytes,
-            takes_deallocate: facts.takes_discard,
-            keeps,
-        });
-        self.reservation_capabilities = reservation_capabilities;
-        self.facts = Some(facts);
         Ok(())
     }
 
@@ -351,11 +306,11 @@ impl RemoteDrive {
         io.receive(bytes, &mut taken)?;
         let completions = taken.completions;
         if self.phase == Phase::Queue && io.is_ready() {
-            if self.has_reservations {
+            if self.reservations.is_some() {
                 self.phase = Phase::Claim;
-                self.go_claim(Claim::new(self.parameters.kind, self.key()));
+                self.go_claim(Claim::new(self.parameters.kind, self.parameters.key(self.connections)));
             } else {
-                self.come_up();
+                self.go_zones();
             }
         }
         for completion in completions {
@@ -366,18 +321,51 @@ impl RemoteDrive {
     }
 
     fn go_claim(&mut self, claim: Claim) {
-        let (entry, data, expected_bytes) = claim.ask(self.parameters.nsid, self.reservation_capabilities);
+        let (entry, data, expected_bytes) = claim.ask(self.parameters.nsid, self.reservations.unwrap_or(0));
         self.claim = claim;
         self.report.clear();
         let io = self.io.as_mut().expect("I-Q3: a claim goes over a queue");
-        io.submit_entry(CLAIM, entry, data, expected_bytes);
+        io.submit_entry(OWN, entry, data, expected_bytes);
+    }
+
+    /// The namespace is claimed: nobody moves its write pointers any more.
+    fn go_zones(&mut self) {
+        mark!("remote: namespace claimed");
+        let (Some(zoned), Some(limits)) = (self.zoned, &self.limits) else { return self.come_up() };
+        self.phase = Phase::Zones;
+        let report = self.zone_report.get_or_insert_with(|| Report::new(zoned));
+        let (entry, data, expected_bytes) = report.ask(limits.transfer_bytes_max);
+        self.report.clear();
+        let io = self.io.as_mut().expect("I-Q3: a report comes over a queue");
+        io.submit_entry(OWN, entry, data, expected_bytes);
+    }
+
+    fn zones_answered(&mut self, status: Status) -> Result<(), RemoteError> {
+        let nsid = self.parameters.nsid;
+        if !status.is_success() {
+            return Err(RemoteError::Zones { nsid, what: status.to_string() });
+        }
+        match self.zone_report.as_mut().map(|report| report.take(&self.report)) {
+            Some(More::Ask) => self.go_zones(),
+            Some(More::Nonsense) => {
+                return Err(RemoteError::Zones { nsid, what: "it tells of others".to_owned() });
+            }
+            Some(More::Done) | None => {
+                let limits = self.limits.expect("I-Q3: it is known what is reported");
+                let of = self.facts.as_mut().and_then(|facts| facts.zones.as_mut());
+                if let (Some(report), Some(of)) = (self.zone_report.take(), of) {
+                    of.zones = report.into_zones();
+                    self.works.settle(&of.zones, &limits);
+                }
+                self.come_up();
+            }
+        }
+        Ok(())
     }
 
     fn come_up(&mut self) {
-        mark!("remote: namespace claimed");
         self.phase = Phase::Up;
         self.was_up = true;
-        self.held_by = self.claim.held_by();
         let limits = self.limits.expect("I-Q3: it is known what is claimed");
         for intent in std::mem::take(&mut self.early) {
             self.works.begin(intent.token, intent.work, &limits);
@@ -399,7 +387,7 @@ impl RemoteDrive {
             Next::Ask => self.go_claim(claim),
             Next::Done => {
                 self.claim = claim;
-                self.come_up();
+                self.go_zones();
             }
             Next::Released => {
                 (self.admin, self.io, self.phase) = (None, None, Phase::Gone);
@@ -415,11 +403,12 @@ impl RemoteDrive {
     fn completed(&mut self, completion: Completion, now: Time) -> Result<(), RemoteError> {
         let Completion { token, status, .. } = completion;
         let nsid = self.parameters.nsid;
-        if token == CLAIM {
-            if !is_of_path(status) {
-                return self.claim_answered(status);
+        if token == OWN {
+            match self.phase {
+                _ if is_of_path(status) => self.lose(now),
+                Phase::Zones => return self.zones_answered(status),
+                _ => return self.claim_answered(status),
             }
-            self.lose(now);
             return Ok(());
         }
         // The connection was given up for what came before.
@@ -438,6 +427,9 @@ impl RemoteDrive {
             return Err(RemoteError::TakenOver(nsid));
         }
         self.goes_well();
+        if !status.is_success() {
+            self.works.last_failure = Some(status);
+        }
         let ended = match status {
             status if status.is_success() => Ended::Well,
             status if status.same_code(Status::CAPACITY_EXCEEDED) => Ended::Badly(IntentError::Full),
@@ -482,7 +474,7 @@ impl RemoteDrive {
 
     /// When [`RemoteDrive::tick`] has something to do.
     pub fn deadline(&self) -> Time {
-        let gives_up = self.gives_up_at();
+        let gives_up = self.parameters.gives_up_at(self.lost_since);
         match self.phase {
             Phase::Gone => Time::NEVER,
             Phase::Down => self.retry_at.min(gives_up),
@@ -505,17 +497,10 @@ impl RemoteDrive {
             mark!("remote: a target says nothing");
             self.lose(now);
         }
-        if self.phase != Phase::Gone && now >= self.gives_up_at() {
+        if self.phase != Phase::Gone && now >= self.parameters.gives_up_at(self.lost_since) {
             let seconds = self.parameters.patience.map_or(0, |patience| patience.0 / 1_000_000_000);
             let error = self.error.take().unwrap_or(RemoteError::Silent(seconds));
             self.give_up(error);
-        }
-    }
-
-    fn gives_up_at(&self) -> Time {
-        match (self.lost_since, self.parameters.patience) {
-            (Some(since), Some(patience)) => since + patience,
-            _ => Time::NEVER,
         }
     }
 
@@ -526,7 +511,7 @@ impl RemoteDrive {
         }
         if self.phase != Phase::Down {
             mark!("remote: connection lost");
-            (self.admin, self.io) = (None, None);
+            (self.admin, self.io, self.zone_report) = (None, None, None);
             self.phase = Phase::Down;
             self.lost_since = self.lost_since.or(Some(now));
             self.works.lost();

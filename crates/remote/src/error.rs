@@ -35,9 +35,9 @@ pub enum RemoteError {
         /// What it has.
         lba_bytes: u32,
     },
-    /// It has another command set than that of plain blocks.
+    /// It has another command set than that of plain blocks or that of zones, or tells nothing of its zones.
     #[error(
-        "namespace {nsid} is {}, and only one of plain blocks is served as a drive; name another one", match *.command_set { 2 => "zoned".to_owned(), other => format!("one of command set {other:02x}h") }
+        "namespace {nsid} is one of command set {command_set:02x}h, and one of plain blocks or of zones is served as a drive; name another one"
     )]
     CommandSet {
         /// NSID.
@@ -59,6 +59,14 @@ pub enum RemoteError {
         what: &'static str,
         /// Its status.
         status: Status,
+    },
+    /// It does not tell how its zones are.
+    #[error("namespace {nsid} does not say how its zones are: {what}")]
+    Zones {
+        /// NSID.
+        nsid: u32,
+        /// What is wrong.
+        what: String,
     },
     /// Another server has it.
     #[error(

@@ -1,8 +1,14 @@
 //! Which namespace is wanted, and what it is.
 
 use crate::claim::ClaimKind;
+use crate::error::RemoteError;
+use diecut_initiator::zoned::ZonedNamespace;
+use diecut_initiator::{ControllerFacts, NamespaceFacts};
+use diecut_media::Zone;
 use diecut_nvme::QualifiedName;
-use diecut_units::Span;
+use diecut_nvme::identify::CSI_NVM;
+use diecut_nvme::zns::CSI_ZONED;
+use diecut_units::{Span, Time};
 
 /// Which namespace, and as whom.
 #[derive(Clone, Debug)]
@@ -33,6 +39,27 @@ pub struct RemoteParameters {
     pub pause_max: Span,
 }
 
+impl RemoteParameters {
+    /// I-Q5. HOSTID of a connection, by its number: nobody had it before.
+    pub(crate) fn host_id(&self, connection: u32) -> [u8; 16] {
+        let all = u128::from(self.server) << 96 | u128::from(self.life) << 32 | u128::from(connection);
+        all.to_be_bytes()
+    }
+
+    /// Its key.
+    pub(crate) fn key(&self, connection: u32) -> u64 {
+        u64::from(self.server) << 32 | u64::from((self.life as u32).wrapping_add(connection))
+    }
+
+    /// When a target that says nothing since then is not waited for any more.
+    pub(crate) fn gives_up_at(&self, lost_since: Option<Time>) -> Time {
+        match (lost_since, self.patience) {
+            (Some(since), Some(patience)) => since + patience,
+            _ => Time::NEVER,
+        }
+    }
+}
+
 /// What a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteFacts {
@@ -56,6 +83,89 @@ pub struct RemoteFacts {
     pub takes_reservations: bool,
     /// Whether it takes no writes.
     pub is_write_protected: bool,
+    /// What its zones are, if it is zoned.
+    pub zones: Option<RemoteZones>,
+}
+
+/// What the zones of a namespace are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteZones {
+    /// From the start of a zone to that of the next one.
+    pub zone_size_bytes: u64,
+    /// How many there are.
+    pub count: u32,
+    /// Zones that may be partly written at once; 0: all.
+    pub active_max: u32,
+    /// Zones that may be open at once; 0: all.
+    pub open_max: u32,
+    /// As they were when the namespace was up last; none before.
+    pub zones: Vec<Zone>,
+}
+
+impl RemoteZones {
+    fn of(namespace: &ZonedNamespace) -> RemoteZones {
+        let ZonedNamespace { zone_size_lbas, lba_bytes, zones: count, active_max, open_max, .. } = *namespace;
+        RemoteZones {
+            zone_size_bytes: zone_size_lbas * u64::from(lba_bytes),
+            count,
+            active_max: active_max.unwrap_or(0),
+            open_max: open_max.unwrap_or(0),
+            zones: Vec::new(),
+        }
+    }
+}
+
+/// What a connection finds.
+pub(crate) struct Learned {
+    pub facts: RemoteFacts,
+    /// RESCAP, where it takes reservations.
+    pub reservations: Option<u8>,
+    pub zoned: Option<ZonedNamespace>,
+}
+
+impl Learned {
+    /// Looks for the namespace among those of a controller.
+    ///
+    /// # Errors
+    /// If it is not there, or nothing that can be a drive.
+    pub fn of(controller: &ControllerFacts, wanted: &RemoteParameters) -> Result<Learned, RemoteError> {
+        let nsid = wanted.nsid;
+        let namespace = controller.namespaces.iter().find(|namespace| namespace.nsid == nsid);
+        let namespace = *namespace.ok_or(RemoteError::NoNamespace(nsid))?;
+        let NamespaceFacts { lba_bytes, metadata_bytes, has_protection, command_set, zoned, .. } = namespace;
+        if command_set != CSI_NVM && (command_set, zoned.is_some()) != (CSI_ZONED, true) {
+            return Err(RemoteError::CommandSet { nsid, command_set });
+        }
+        if metadata_bytes > 0 || has_protection {
+            return Err(RemoteError::Metadata { nsid, metadata_bytes, has_protection });
+        }
+        let only_looks = wanted.kind == ClaimKind::Look;
+        if namespace.is_write_protected && !only_looks {
+            return Err(RemoteError::WriteProtected(nsid));
+        }
+        if !matches!(lba_bytes, 512 | 4096) {
+            return Err(RemoteError::LbaSize { nsid, lba_bytes });
+        }
+        let capabilities = namespace.reservation_capabilities;
+        let reservations = Some(capabilities).filter(|of| controller.takes_reservations && *of != 0);
+        if reservations.is_none() && !only_looks {
+            return Err(RemoteError::NoReservations(nsid));
+        }
+        let facts = RemoteFacts {
+            size_bytes: namespace.size_lbas * u64::from(lba_bytes),
+            lba_bytes,
+            has_volatile_cache: controller.has_volatile_cache,
+            takes_discard: controller.takes_deallocations,
+            model: controller.model.clone(),
+            serial: controller.serial.clone(),
+            nguid: namespace.nguid,
+            eui64: namespace.eui64,
+            takes_reservations: reservations.is_some(),
+            is_write_protected: namespace.is_write_protected,
+            zones: zoned.as_ref().map(RemoteZones::of),
+        };
+        Ok(Learned { facts, reservations, zoned })
+    }
 }
 
 impl RemoteFacts {
@@ -73,6 +183,11 @@ impl RemoteFacts {
         say("serial number", before.serial.clone(), self.serial.clone());
         say("NGUID", hex(&before.nguid), hex(&self.nguid));
         say("EUI64", hex(&before.eui64), hex(&self.eui64));
+        let zones = |facts: &RemoteFacts| match &facts.zones {
+            Some(zones) => format!("{} of {}", zones.count, zones.zone_size_bytes),
+            None => "none".to_owned(),
+        };
+        say("zones", zones(before), zones(self));
         // A cache that comes or goes changes what a flush is for.
         say("volatile cache", before.has_volatile_cache.to_string(), self.has_volatile_cache.to_string());
         words.join("; ")

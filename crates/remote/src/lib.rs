@@ -8,6 +8,7 @@
 //!   this one still sends is refused.
 //! - What was answered is there when the connection was lost and came back, whatever the target lost with its cache: writes that no complete
 //!   flush covers are kept, and written again before anything else.
+//! - Zones are asked for after each claim. What a zone has is not sent again, and what was flushed before a zone is finished.
 //! - Nothing of a connection that was lost lands behind what comes over the next one: each is a host of its own to the target, and the next one preempts
 //!   it, with its commands, before it sends any.
 //! - Each intent is answered once. A target that is not there is waited for, for ever or for so long; then the drive is gone, and stays so.
@@ -23,9 +24,10 @@ mod error;
 mod facts;
 mod kept;
 mod work;
+mod zones;
 
 pub use claim::ClaimKind;
 pub use diecut_initiator::HostError;
 pub use drive::{RemoteDrive, Stream};
 pub use error::RemoteError;
-pub use facts::{RemoteFacts, RemoteParameters};
+pub use facts::{RemoteFacts, RemoteParameters, RemoteZones};

@@ -1,9 +1,12 @@
 //! Intents under way, each in as many commands as the target takes.
 
-use crate::kept::{Kept, KeptWrite};
+use crate::facts::RemoteFacts;
+use crate::kept::{Kept, KeptWork, KeptWrite, Settled, ZoneChange};
 use diecut_initiator::{Command, LbaSpan};
-use diecut_media::{IntentDone, IntentError, IntentToken, IntentWork};
-use diecut_units::{Buffer, BufferMut, Slab};
+use diecut_media::{IntentDone, IntentError, IntentToken, IntentWork, Zone};
+use diecut_nvme::Status;
+use diecut_nvme::zns::send_action;
+use diecut_units::{Buffer, BufferMut, Slab, mark, mutant};
 use std::collections::VecDeque;
 
 /// What commands are made by.
@@ -16,6 +19,25 @@ pub(crate) struct Limits {
     pub takes_deallocate: bool,
     /// What was not flushed is kept.
     pub keeps: bool,
+    /// Bytes from one zone to the next one, of a zoned namespace.
+    pub zone_size_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// Of a namespace whose target takes commands of so many bytes.
+    pub fn of(facts: &RemoteFacts, nsid: u32, transfer_bytes_max: u32) -> Limits {
+        let lba_bytes = facts.lba_bytes;
+        // NLB has 16 bits.
+        let lbas_max = (transfer_bytes_max / lba_bytes).clamp(1, 1 << 16);
+        Limits {
+            nsid,
+            lba_bytes,
+            transfer_bytes_max: lbas_max * lba_bytes,
+            takes_deallocate: facts.takes_discard,
+            keeps: facts.has_volatile_cache && !mutant!("remote: what was not flushed is not kept"),
+            zone_size_bytes: facts.zones.as_ref().map(|zones| zones.zone_size_bytes),
+        }
+    }
 }
 
 /// An intent under way.
@@ -23,6 +45,8 @@ struct Work {
     token: IntentToken,
     /// Commands that are not answered.
     left: u32,
+    /// Of these, the ones that begin when the one before was answered.
+    rest: VecDeque<Task>,
     result: Result<(), IntentError>,
     /// Of a read.
     buffer: Option<BufferMut>,
@@ -37,7 +61,12 @@ enum Task {
         offset: u64,
         len: u32,
     },
-    Write(KeptWrite),
+    Write {
+        write: KeptWrite,
+        /// Bytes at its start that the target has.
+        has: usize,
+    },
+    Zone(ZoneChange, u64),
     Deallocate {
         offset: u64,
         len: u64,
@@ -65,8 +94,8 @@ pub(crate) struct Works {
     pieces: Slab<Piece>,
     /// Pieces to send.
     waiting: VecDeque<u32>,
-    /// Kept writes that go out before them, one at a time.
-    again: VecDeque<KeptWrite>,
+    /// Kept work that goes out before them, one at a time.
+    again: VecDeque<KeptWork>,
     is_repeating: bool,
     numbers: u64,
     pub kept: Kept,
@@ -74,6 +103,8 @@ pub(crate) struct Works {
     own_flush: bool,
     /// What was answered could not be written again: no flush works any more.
     is_broken: bool,
+    /// How the namespace answered what went wrong last.
+    pub last_failure: Option<Status>,
     pub done: Vec<IntentDone>,
 }
 
@@ -112,20 +143,22 @@ impl Works {
                 assert!(whole(offset) && whole(data.len() as u64), "a drive is written by whole LBAs");
                 for at in (0..data.len()).step_by(limits.transfer_bytes_max as usize) {
                     let end = data.len().min(at + limits.transfer_bytes_max as usize);
-                    tasks.push(Task::Write(KeptWrite {
-                        offset: offset + at as u64,
-                        data: data.slice(at..end),
-                    }));
+                    let write = KeptWrite { offset: offset + at as u64, data: data.slice(at..end) };
+                    tasks.push(Task::Write { write, has: 0 });
                 }
             }
             IntentWork::Discard { offset, len_bytes } if limits.takes_deallocate => {
                 assert!(whole(offset) && whole(len_bytes), "a drive is discarded by whole LBAs");
                 tasks.push(Task::Deallocate { offset, len: len_bytes });
             }
-            // Advice.
-            IntentWork::Discard { .. } => {}
-            IntentWork::ResetZone { .. } | IntentWork::FinishZone { .. } => {
-                unreachable!("zones of a namespace are nobody's medium yet")
+            IntentWork::Discard { .. } => {} // It is advice.
+            IntentWork::ResetZone { offset, .. } => tasks.push(Task::Zone(ZoneChange::Reset, offset)),
+            IntentWork::FinishZone { offset, .. } => {
+                // I-Q7: of a zone that is full nobody can tell what it lost.
+                if limits.keeps {
+                    tasks.push(Task::Flush { covers: 0 });
+                }
+                tasks.push(Task::Zone(ZoneChange::Finish, offset));
             }
             IntentWork::Sync => tasks.push(Task::Flush { covers: 0 }),
         }
@@ -133,7 +166,10 @@ impl Works {
             return self.done.push(IntentDone { token, buffer: own_buffer, result: Ok(()) });
         }
         let left = tasks.len() as u32;
-        let work = self.works.insert(Work { token, left, result: Ok(()), buffer: own_buffer });
+        // Each write of a zone begins where the one before ended; reads have no order.
+        let is_in_order = limits.zone_size_bytes.is_some() && own_buffer.is_none();
+        let rest = if is_in_order { tasks.split_off(1).into() } else { VecDeque::new() };
+        let work = self.works.insert(Work { token, left, rest, result: Ok(()), buffer: own_buffer });
         tasks.into_iter().for_each(|task| self.add(Some(work), task));
     }
 
@@ -162,9 +198,13 @@ impl Works {
             return None;
         }
         // I-Q2.
-        if let Some(write) = self.again.pop_front() {
+        if let Some(work) = self.again.pop_front() {
             self.is_repeating = true;
-            let piece = Piece { work: None, task: Task::Write(write), number: 0, is_sent: true };
+            let task = match work {
+                KeptWork::Write(write) => Task::Write { write, has: 0 },
+                KeptWork::Zone(change, offset) => Task::Zone(change, offset),
+            };
+            let piece = Piece { work: None, task, number: 0, is_sent: true };
             let at = self.pieces.insert(piece);
             return Some((at, self.command(at, limits)));
         }
@@ -185,10 +225,18 @@ impl Works {
             Task::Read { offset, len, .. } => {
                 Command::Read { span: span(*offset, (*len).into()), length_bytes: *len }
             }
-            Task::Write(KeptWrite { offset, data }) => Command::Write {
-                span: span(*offset, data.len() as u64),
-                data: data.clone(),
+            Task::Write { write: KeptWrite { offset, data }, has } => Command::Write {
+                span: span(*offset + *has as u64, (data.len() - has) as u64),
+                data: data.slice(*has..data.len()),
                 force_unit_access: false,
+            },
+            Task::Zone(change, offset) => Command::ActOnZone {
+                nsid,
+                zone_lba: offset / lba,
+                action: match change {
+                    ZoneChange::Reset => send_action::RESET,
+                    ZoneChange::Finish => send_action::FINISH,
+                },
             },
             Task::Deallocate { offset, len } => Command::Deallocate { span: span(*offset, *len) },
             Task::Flush { .. } => Command::Flush { nsid },
@@ -212,13 +260,22 @@ impl Works {
         assert!(self.waiting.front() != Some(&at), "I-Q4: what was not sent is not answered");
         let is_repeated = number == 0;
         self.is_repeating &= !is_repeated;
-        self.is_broken |= is_repeated && ended != Ended::Well;
-        let ended = match task {
-            Task::Flush { .. } if self.is_broken => Ended::Badly(IntentError::Failed),
-            _ => ended,
+        let is_flush = matches!(task, Task::Flush { .. });
+        // What a flush that failed was to cover may be lost, whatever a later one says.
+        self.is_broken |= (is_repeated || is_flush) && ended != Ended::Well;
+        let ended = match ended {
+            Ended::Well if is_flush && self.is_broken => Ended::Badly(IntentError::Failed),
+            ended => ended,
         };
         match (task, ended) {
-            (Task::Write(write), Ended::Well) if keeps && !is_repeated => self.kept.push(write),
+            (Task::Write { write, .. }, Ended::Well) if keeps && !is_repeated => {
+                self.kept.push(KeptWork::Write(write));
+            }
+            (Task::Zone(change, offset), Ended::Well)
+                if keeps && !is_repeated && !mutant!("remote: changes of zones are not kept") =>
+            {
+                self.kept.push(KeptWork::Zone(change, offset));
+            }
             (Task::Flush { covers }, Ended::Well) => self.kept.flushed(covers),
             _ => {}
         }
@@ -230,8 +287,14 @@ impl Works {
         of.left -= 1;
         if let Ended::Badly(error) = ended {
             of.result = Err(error);
+            of.left -= of.rest.len() as u32;
+            of.rest.clear();
         }
-        if of.left == 0 {
+        let (next, left) = (of.rest.pop_front(), of.left);
+        if let Some(next) = next {
+            self.add(Some(work), next);
+        }
+        if left == 0 {
             let Work { token, result, buffer, .. } = self.works.remove(work);
             self.done.push(IntentDone { token, buffer, result });
         }
@@ -254,6 +317,30 @@ impl Works {
             .collect();
         all.sort_unstable();
         self.waiting = all.into_iter().map(|(_, at)| at).collect();
+    }
+
+    /// A zoned namespace is there again, and its zones are like that. What they have is not sent again: their write pointers are behind it.
+    pub fn settle(&mut self, zones: &[Zone], limits: &Limits) {
+        let Some(zone_size_bytes) = limits.zone_size_bytes else { return };
+        if mutant!("remote: what a zone has is sent again") {
+            return;
+        }
+        let (settled, is_whole) = Settled::new(zones, zone_size_bytes, &mut self.again);
+        self.is_broken |= !is_whole;
+        let mut there = Vec::new();
+        for (at, piece) in self.pieces.iter_mut() {
+            if let Task::Write { write, has } = &mut piece.task {
+                *has = settled.has(write);
+                if *has == write.data.len() {
+                    there.push(at);
+                }
+            }
+        }
+        self.waiting.retain(|at| !there.contains(at));
+        for at in there {
+            mark!("remote: a write to a zone is there already");
+            self.ended(at, Ended::Well, limits.keeps);
+        }
     }
 
     /// The drive is gone: everything is answered so.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Its subsystem that any host may use.
 pub const POOL: &str = "nqn.2026-11.org.diecut:pool";
-/// One with a zoned namespace.
+/// One with a zoned namespace of 120 MiB, in zones of 512 KiB.
 pub const ZONED: &str = "nqn.2026-11.org.diecut:zoned";
 /// One that this host may use only.
 pub const CLOSED: &str = "nqn.2026-11.org.diecut:closed";
@@ -45,13 +45,13 @@ namespaces = [{ nsid = 1, volume = "disk" }, { nsid = 2, volume = "little" }]
 name = "zoned"
 tenant = "a"
 isolation = "channel"
-capacity = "24M"
+capacity = "200M"
 use = "zones"
 [[volume]]
 name = "zones"
 vssd = "zoned"
-size = "8M"
-zones = { units = 1 }
+size = "120M"
+zones = { units = 2 }
 [[subsystem]]
 nqn = "nqn.2026-11.org.diecut:zoned"
 tenant = "a"

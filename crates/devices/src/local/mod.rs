@@ -22,4 +22,5 @@ pub use labels::{
 };
 pub use open::{Access, LocalDevice};
 pub use properties::{DriveKind, Properties, memory_alignment_bytes};
+pub use zone_labels::{InZones, ZoneDrive};
 pub use zones::{finish_zone, reset_zones};

@@ -133,20 +133,8 @@ impl LocalDevice {
     /// In words, if it cannot be cut like that.
     pub fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
         let zoning = self.zoning().map_err(|error| format!("its zones cannot be asked for: {error}"))?;
-        let size_bytes = self.properties.size_bytes;
-        let shape = match (zoning, lanes) {
-            (Some(zoning), _) => zoning.shape(lanes),
-            (None, Some(lanes)) => DriveShape::plan(size_bytes, lanes, block_size_bytes),
-            (None, None) => DriveShape::suggest(size_bytes, block_size_bytes),
-        };
-        let shape = shape.map_err(|error| error.to_string())?;
-        match block_size_bytes.filter(|asked| shape.zones.is_some() && *asked != shape.block_size_bytes) {
-            Some(asked) => Err(format!(
-                "an erase block of {asked} bytes is asked for, and an erase block of a zoned drive is a zone, which takes {} bytes",
-                shape.block_size_bytes
-            )),
-            None => Ok(shape),
-        }
+        let shape = DriveShape::wanted(self.properties.size_bytes, zoning.as_ref(), lanes, block_size_bytes);
+        shape.map_err(|error| error.to_string())
     }
 
     /// What lies on it.

@@ -12,14 +12,22 @@ use std::os::unix::fs::FileExt;
 /// Direct I/O is of whole blocks of any drive, from memory that is aligned to them.
 const BLOCK_BYTES: usize = 4096;
 
-/// A zoned drive, as labels need it.
-pub(super) trait ZoneDrive {
+/// A zoned drive, as labels need it. What its calls say went wrong is what the drive says.
+#[allow(clippy::missing_errors_doc, reason = "all of them fail as the drive does")]
+pub trait ZoneDrive {
+    /// All zones, as they are now.
     fn zones(&self) -> io::Result<Vec<Zone>>;
+    /// The zone that begins there, as it is now.
     fn zone_at(&self, offset: u64) -> io::Result<Zone>;
+    /// Resets a zone.
     fn reset(&self, offset: u64, len_bytes: u64) -> io::Result<()>;
+    /// Has a zone count as full.
     fn finish(&self, offset: u64, len_bytes: u64) -> io::Result<()>;
+    /// Fills a buffer from an offset on.
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes a buffer at an offset.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes durable what was written.
     fn flush(&self) -> io::Result<()>;
 }
 
@@ -74,13 +82,14 @@ impl Aligned {
 /// The labels of a zoned drive. In its conventional zones copies lie as on a plain drive of their size. In sequential zones each has one for itself, and is its first
 /// block: a change resets the zone, and finishes it after the write, so that it takes no place among those that are partly written. Whenever the
 /// power goes, the other copy is whole.
-pub(super) struct InZones<D> {
+pub struct InZones<D> {
     drive: D,
     size_bytes: u64,
     zoning: Zoning,
 }
 
 impl<D: ZoneDrive> InZones<D> {
+    /// On a drive of so many bytes, with such zones.
     pub fn new(drive: D, size_bytes: u64, zoning: Zoning) -> InZones<D> {
         InZones { drive, size_bytes, zoning }
     }

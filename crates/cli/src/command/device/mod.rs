@@ -17,7 +17,6 @@ use crate::print;
 use clap::{Args, Subcommand};
 use diecut_api::place::Place;
 use diecut_devices::local::{Access, LocalDevice};
-use diecut_drives::{DriveShape, ShapeError};
 use diecut_spec::Size;
 use identified::{Identified, Looked};
 use local::Local;
@@ -57,16 +56,6 @@ struct Cut {
     /// Size of an erase block: a power of two from 1 MiB to 256 MiB. 16 MiB or more by the size of the drive, if nothing is said.
     #[arg(long, value_name = "SIZE")]
     erase_block: Option<Size>,
-}
-
-impl Cut {
-    fn shape(&self, size_bytes: u64) -> Result<DriveShape, ShapeError> {
-        let block_size_bytes = self.erase_block.map(|size| size.bytes());
-        match self.lanes {
-            Some(lanes) => DriveShape::plan(size_bytes, lanes, block_size_bytes),
-            None => DriveShape::suggest(size_bytes, block_size_bytes),
-        }
-    }
 }
 
 #[derive(Args)]

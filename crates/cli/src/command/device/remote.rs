@@ -8,6 +8,7 @@ use diecut_api::place::Place;
 use diecut_api::setup::RemoteDevice;
 use diecut_daemon::error::ServeError;
 use diecut_daemon::remote::{Remote, RemoteHost, release};
+use diecut_devices::Zoning;
 use diecut_remote::{ClaimKind, RemoteFacts};
 use diecut_spec::Size;
 use serde::Serialize;
@@ -136,12 +137,44 @@ pub struct Facts {
     block_bytes: u32,
     has_volatile_cache: bool,
     takes_discard: bool,
+    /// What its zones are, if it is zoned.
+    zones: Option<Zones>,
+}
+
+#[derive(Serialize)]
+struct Zones {
+    zones: u32,
+    size_bytes: u64,
+    /// Bytes of a zone that can be written.
+    capacity_bytes: u64,
+    /// Partly written at once; 0: as many as there are.
+    active_max: u32,
+    open_max: u32,
+}
+
+impl Zones {
+    fn of(zoning: Zoning) -> Zones {
+        let Zoning { zone_size_bytes: size_bytes, active_max, open_max, zones } = zoning;
+        let capacity_bytes = zones.first().map_or(0, |zone| zone.capacity_bytes);
+        Zones { zones: zones.len() as u32, size_bytes, capacity_bytes, active_max, open_max }
+    }
+
+    fn words(&self) -> String {
+        let Zones { zones, size_bytes, capacity_bytes, active_max, open_max } = *self;
+        let limit = |max: u32, what: &str| match max {
+            0 => String::new(),
+            max => format!("; {max} {what} at once"),
+        };
+        let (active, open) = (limit(active_max, "partly written"), limit(open_max, "open"));
+        let (size, capacity) = (Size(size_bytes), Size(capacity_bytes));
+        format!("{zones} zones of {size}; {capacity} of one can be written{active}{open}")
+    }
 }
 
 impl Facts {
     /// It as rows of a table.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let mut rows = vec![
             ("is a", "namespace of an NVMe/TCP target".to_owned()),
             ("model", self.model.clone()),
             ("serial", self.serial.clone()),
@@ -150,16 +183,20 @@ impl Facts {
             ("block", format!("{} bytes", self.block_bytes)),
             ("volatile cache", yes(self.has_volatile_cache)),
             ("discards", yes(self.takes_discard)),
-        ]
+        ];
+        rows.extend(self.zones.as_ref().map(|zones| ("zoned", zones.words())));
+        rows
     }
 }
 
-impl From<RemoteFacts> for Facts {
-    fn from(facts: RemoteFacts) -> Facts {
+impl Facts {
+    /// Of one that was connected to.
+    pub fn of(remote: &Remote) -> Facts {
+        let (facts, zoning) = (remote.facts().clone(), remote.zoning().ok().flatten());
         let RemoteFacts { size_bytes, has_volatile_cache, takes_discard, model, serial, .. } = facts;
         let nguid = facts.nguid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let block_bytes = facts.lba_bytes;
-        Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard }
+        let (block_bytes, zones) = (facts.lba_bytes, zoning.map(Zones::of));
+        Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard, zones }
     }
 }
 
@@ -177,7 +214,7 @@ pub fn connect(wanted: &RemoteDevice) -> Result<Remote, ServeError> {
 /// As [`connect`].
 pub fn identify(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<super::Facts>, ServeError> {
     let remote = connect(wanted)?;
-    let facts = Facts::from(remote.facts().clone());
+    let facts = Facts::of(&remote);
     let holder = |key: u64| format!("a server holds its reservation, under the key {key:#x}");
     let looked = Looked {
         users: remote.held_by().map(holder).into_iter().collect(),
@@ -185,6 +222,6 @@ pub fn identify(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<super::Fa
         against: remote.refusals(),
         label: remote.label().map_err(|error| error.to_string()),
     };
-    let shape = cut.shape(facts.size_bytes).map_err(|error| error.to_string());
+    let shape = remote.cut(cut.lanes, cut.erase_block.map(|size| size.bytes()));
     Ok(Identified::new(wanted.place(), super::Facts::Remote(facts), looked, shape))
 }

@@ -55,9 +55,7 @@ fn look(device: &DeviceStatus) -> Option<Facts> {
             Some(Facts::Local(Box::new(own)))
         }
         Place::Namespace(_) if device.is_away => None,
-        Place::Namespace(wanted) => {
-            Some(Facts::Remote(remote::connect(&wanted).ok()?.facts().clone().into()))
-        }
+        Place::Namespace(wanted) => Some(Facts::Remote(remote::Facts::of(&remote::connect(&wanted).ok()?))),
     }
 }
 

@@ -2,347 +2,23 @@
 //! target that is shipped, over memory with a volatile cache, streams in pieces; connections end, and the target dies with what was not flushed, at
 //! moments that a seed chooses. Over it the suite of the flash contract, with its oracle.
 
+mod line;
+mod server;
+mod zones;
+
 use diecut_drives::{DriveMedium, DriveShape};
-use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork, conformance};
-use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation};
-use diecut_nvmf::{self as target, ConnectionId, NamespaceConfig, Target, TargetConfig};
-use diecut_remote::{ClaimKind, RemoteDrive, RemoteError, RemoteFacts, RemoteParameters, Stream};
+use diecut_media::{Intent, IntentError, IntentToken, IntentWork, conformance};
+use diecut_remote::{ClaimKind, RemoteDrive, RemoteError, RemoteFacts, RemoteParameters};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
 use diecut_testing::driven::{CarryOut, Driven};
 use diecut_testing::planted::is_noticed;
-use diecut_testing::target::{LBA_SIZE_BYTES as LBA, execute, name, namespace, subsystem};
+use diecut_testing::target::subsystem;
 use diecut_units::{Buffer, BufferMut, Span, Time};
+use line::{Line, STREAMS, Under};
+use server::{SIZE_BYTES, SUBSYSTEM, Server, config};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-
-const SIZE_BYTES: usize = 34 << 20;
-const SUBSYSTEM: &str = "nqn.2026-11.example:drive";
-
-fn host(server: u8) -> String {
-    format!("nqn.2014-08.org.nvmexpress:uuid:server-{server}")
-}
-
-/// A target and its namespace. Content of the cache is beside what is durable.
-struct Server {
-    target: Target,
-    memory: Vec<u8>,
-    /// What LBAs held at the last flush, of those that were written since.
-    before: BTreeMap<usize, Vec<u8>>,
-    flushes: u32,
-    next_connection: u64,
-    now: Time,
-    /// Writes of which one takes its time, and ends long after; 0: none.
-    slow_one_in: u64,
-    late: Vec<NamespaceCommand>,
-    random: Random,
-}
-
-fn config() -> NamespaceConfig {
-    let mut namespace = namespace(7, (SIZE_BYTES / LBA) as u64);
-    namespace.properties.volatile_cache = true;
-    namespace
-}
-
-impl Server {
-    fn new() -> Server {
-        let memory = vec![0; SIZE_BYTES];
-        let mut server = Server {
-            target: Target::new(TargetConfig::default()),
-            memory,
-            before: BTreeMap::new(),
-            flushes: 0,
-            next_connection: 0,
-            now: Time(1),
-            slow_one_in: 0,
-            late: Vec::new(),
-            random: Random::of(1),
-        };
-        server.begin();
-        server
-    }
-
-    fn begin(&mut self) {
-        self.late.clear();
-        self.target = Target::new(TargetConfig::default());
-        let subsystem = subsystem(SUBSYSTEM, &[], [(1, config())]);
-        self.target.set_subsystem(subsystem, self.now, &mut Vec::new());
-    }
-
-    /// It dies, and of what was not flushed any LBAs are lost.
-    fn crash(&mut self, random: &mut Random) {
-        for (lba, content) in std::mem::take(&mut self.before) {
-            if random.below(3) > 0 {
-                self.memory[lba * LBA..][..LBA].copy_from_slice(&content);
-            }
-        }
-        self.begin();
-    }
-
-    fn tell(&mut self, event: target::Event) {
-        let mut actions = Vec::new();
-        self.target.handle(event, self.now, &mut actions);
-        while self.target.has_work() {
-            self.target.handle(target::Event::Round, self.now, &mut actions);
-        }
-        for action in actions {
-            match action {
-                target::Action::Submit(command) => {
-                    let is_slow = matches!(command.operation, NamespaceOperation::Write { .. })
-                        && self.slow_one_in > 0
-                        && self.random.below(self.slow_one_in) == 0;
-                    if is_slow { self.late.push(command) } else { self.execute(command) }
-                }
-                target::Action::Keep(keep) => self.tell(target::Event::Kept(keep.kept())),
-                target::Action::Ask(question) => {
-                    self.tell(target::Event::Told(Box::new(question.unknown())));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn execute(&mut self, command: NamespaceCommand) {
-        match &command.operation {
-            NamespaceOperation::Flush => {
-                self.flushes += 1;
-                self.before.clear();
-            }
-            NamespaceOperation::Write { range, .. } => {
-                for lba in range.first_lba as usize..(range.first_lba + u64::from(range.lba_count)) as usize {
-                    let content = || self.memory[lba * LBA..][..LBA].to_vec();
-                    self.before.entry(lba).or_insert_with(content);
-                }
-            }
-            NamespaceOperation::Deallocate { ranges } => {
-                for range in ranges.iter() {
-                    let end = range.first_lba + u64::from(range.lba_count);
-                    (range.first_lba..end).for_each(|lba| drop(self.before.remove(&(lba as usize))));
-                }
-            }
-            _ => {}
-        }
-        let completion = execute(&mut self.memory, command);
-        self.tell(target::Event::Completed(completion));
-    }
-
-    /// One of the commands that take their time may end, whoever asked for it and wherever that one is.
-    fn end_late(&mut self) -> bool {
-        if !self.late.is_empty() && self.random.below(3) == 0 {
-            let at = self.random.below(self.late.len() as u64) as usize;
-            let command = self.late.swap_remove(at);
-            self.execute(command);
-        }
-        !self.late.is_empty()
-    }
-
-    fn accept(&mut self) -> ConnectionId {
-        self.next_connection += 1;
-        let connection = ConnectionId(self.next_connection);
-        self.tell(target::Event::Accepted(connection, None));
-        connection
-    }
-}
-
-/// A drive, its streams, and how often they end.
-struct Line {
-    remote: RemoteDrive,
-    server: Rc<RefCell<Server>>,
-    streams: BTreeMap<u8, ConnectionId>,
-    random: Random,
-    now: Time,
-    /// Steps of which one ends the connection, and of these how many in ten end the target; 0: none.
-    cut_one_in: u64,
-    crashes_in_ten: u64,
-    cuts: u32,
-    /// Nobody can be reached.
-    is_unreachable: bool,
-    /// Intents of a medium that are not answered.
-    under_way: usize,
-}
-
-/// A drive under a medium. Keep-alives go on for ever, and are nothing that a medium waits for.
-struct Under(Line);
-
-impl CarryOut for Under {
-    fn begin(&mut self, intents: &mut Vec<Intent>, now: Time) {
-        self.0.under_way += intents.len();
-        self.0.begin(intents, now);
-    }
-    fn end(&mut self, now: Time, done: &mut Vec<IntentDone>) {
-        let before = done.len();
-        self.0.end(now, done);
-        self.0.under_way -= done.len() - before;
-    }
-    fn next_event(&self) -> Time {
-        if self.0.under_way == 0 { Time::NEVER } else { self.0.next_event() }
-    }
-}
-
-const STREAMS: [Stream; 2] = [Stream::Admin, Stream::Io];
-
-impl Line {
-    fn new(server: &Rc<RefCell<Server>>, number: u8, seed: u64) -> Line {
-        let parameters = RemoteParameters {
-            host: name(&host(number)),
-            server: u32::from(number),
-            life: seed,
-            subsystem: name(SUBSYSTEM),
-            nsid: 1,
-            kind: ClaimKind::Own,
-            known: None,
-            depth: 16,
-            keep_alive: Span::from_secs(5),
-            patience: Some(Span::from_secs(60)),
-            pause: Span::from_millis(200),
-            pause_max: Span::from_secs(2),
-        };
-        Line::of(server, parameters, seed)
-    }
-
-    fn of(server: &Rc<RefCell<Server>>, parameters: RemoteParameters, seed: u64) -> Line {
-        let now = server.borrow().now;
-        Line {
-            remote: RemoteDrive::new(parameters, now),
-            server: Rc::clone(server),
-            streams: BTreeMap::new(),
-            random: Random::of(seed),
-            now,
-            cut_one_in: 0,
-            crashes_in_ten: 0,
-            cuts: 0,
-            is_unreachable: false,
-            under_way: 0,
-        }
-    }
-
-    fn close(&mut self) {
-        for stream in STREAMS {
-            if let Some(connection) = self.streams.remove(&(stream as u8)) {
-                self.server.borrow_mut().tell(target::Event::Closed(connection));
-                self.remote.closed(stream, self.now);
-            }
-        }
-    }
-
-    fn cut(&mut self) {
-        self.cuts += 1;
-        self.close();
-        if self.random.below(10) < self.crashes_in_ten {
-            self.server.borrow_mut().crash(&mut self.random);
-        }
-    }
-
-    /// Carries some bytes; says whether there were any.
-    fn carry(&mut self) -> bool {
-        if self.cut_one_in > 0 && self.random.below(self.cut_one_in) == 0 {
-            self.cut();
-        }
-        self.server.borrow_mut().now = self.now;
-        let is_late = self.server.borrow_mut().end_late();
-        if let Some(stream) = self.remote.wants(self.now) {
-            if self.is_unreachable {
-                self.remote.closed(stream, self.now);
-                return false;
-            }
-            let connection = self.server.borrow_mut().accept();
-            self.streams.insert(stream as u8, connection);
-            self.remote.opened(stream, self.now);
-        }
-        let mut carried = is_late;
-        // Of a connection that the drive gave up by itself.
-        for stream in STREAMS {
-            if !self.remote.keeps(stream)
-                && let Some(connection) = self.streams.remove(&(stream as u8))
-            {
-                self.server.borrow_mut().tell(target::Event::Closed(connection));
-            }
-        }
-        for stream in STREAMS {
-            let Some(&connection) = self.streams.get(&(stream as u8)) else { continue };
-            let output = self.remote.output(stream);
-            let len = output.len().min(1 + self.random.below(40_000) as usize);
-            let bytes = Buffer::copy_from(&output[..len]);
-            if len > 0 {
-                self.remote.sent(stream, len);
-                self.server.borrow_mut().tell(target::Event::Received(connection, bytes));
-                carried = true;
-            }
-            let mut bytes = Vec::new();
-            if let Some(outbox) =
-                self.server.borrow().target.outbox(connection).filter(|outbox| !outbox.is_empty())
-            {
-                bytes.resize(outbox.len_bytes(), 0);
-                outbox.copy_to(&mut bytes);
-            }
-            let len = bytes.len().min(1 + self.random.below(40_000) as usize);
-            if len > 0 {
-                self.server.borrow_mut().target.sent(connection, len);
-                self.remote.received(stream, &bytes[..len], self.now);
-                carried = true;
-            }
-        }
-        carried
-    }
-
-    fn is_busy(&self) -> bool {
-        let has_output = |stream: &Stream| {
-            let Some(&connection) = self.streams.get(&(*stream as u8)) else { return false };
-            !self.remote.output(*stream).is_empty()
-                || self.server.borrow().target.outbox(connection).is_some_and(|outbox| !outbox.is_empty())
-        };
-        !self.server.borrow().late.is_empty()
-            || STREAMS.iter().any(has_output)
-            || self.remote.wants(self.now).is_some()
-    }
-
-    /// Goes on until something holds.
-    fn run(&mut self, until: impl Fn(&RemoteDrive) -> bool) {
-        let mut done = Vec::new();
-        for _ in 0..1_000_000 {
-            if until(&self.remote) {
-                return;
-            }
-            let next = CarryOut::next_event(self);
-            self.now = self.now.max(next.min(Time(u64::MAX / 2)));
-            CarryOut::end(self, self.now, &mut done);
-        }
-        panic!("it never comes: {:?}", self.remote.error());
-    }
-
-    /// Does one thing.
-    fn execute(&mut self, work: IntentWork) -> IntentDone {
-        let mut done = Vec::new();
-        self.remote.begin(&mut vec![Intent { token: IntentToken(5), work }]);
-        for _ in 0..1_000_000 {
-            let next = CarryOut::next_event(self);
-            self.now = self.now.max(next.min(Time(u64::MAX / 2)));
-            CarryOut::end(self, self.now, &mut done);
-            if let Some(done) = done.pop() {
-                assert_eq!(done.token, IntentToken(5));
-                return done;
-            }
-        }
-        panic!("it is not answered: {:?}", self.remote.error());
-    }
-}
-
-impl CarryOut for Line {
-    fn begin(&mut self, intents: &mut Vec<Intent>, now: Time) {
-        self.now = self.now.max(now);
-        self.remote.begin(intents);
-    }
-    fn end(&mut self, now: Time, done: &mut Vec<IntentDone>) {
-        self.now = self.now.max(now);
-        self.remote.tick(self.now);
-        self.carry();
-        self.remote.end(done);
-    }
-    fn next_event(&self) -> Time {
-        if self.is_busy() { self.now + Span::from_micros(10) } else { self.remote.deadline() }
-    }
-}
 
 type OnTarget = Driven<DriveMedium, Under>;
 
@@ -352,7 +28,7 @@ fn on(line: Line) -> OnTarget {
 }
 
 fn fresh(seed: u64) -> OnTarget {
-    on(Line::new(&Rc::new(RefCell::new(Server::new())), 1, seed))
+    on(Line::new(&Rc::new(RefCell::new(Server::plain())), 1, seed))
 }
 
 /// Goal: a namespace keeps the contract. Method: the suite.
@@ -419,7 +95,7 @@ fn read(line: &mut Line) -> Vec<u8> {
 /// connection ends, it is repeated, and what was written is read until nothing is under way at the target any more.
 fn what_was_under_way_does_not_land_late() {
     for seed in 0..20 {
-        let server = Rc::new(RefCell::new(Server::new()));
+        let server = Rc::new(RefCell::new(Server::plain()));
         let mut line = Line::new(&server, 1, seed);
         line.run(RemoteDrive::is_up);
         server.borrow_mut().slow_one_in = 1;
@@ -452,7 +128,7 @@ fn late_commands_are_fenced() {
 /// to take over does, and the first one knows.
 #[test]
 fn a_namespace_is_one_servers() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     let gone = |remote: &RemoteDrive| remote.is_gone();
     let mut first = Line::new(&server, 1, 1);
     first.run(RemoteDrive::is_up);
@@ -493,7 +169,7 @@ fn a_namespace_is_one_servers() {
 /// Goal: a namespace that is another one after a connection was lost is refused, by name. Method: its target comes back with a smaller one.
 #[test]
 fn another_namespace_in_its_place_is_refused() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     let mut line = Line::new(&server, 1, 1);
     line.run(RemoteDrive::is_up);
     line.close();
@@ -519,7 +195,7 @@ fn another_namespace_in_its_place_is_refused() {
 /// Goal: a namespace that takes no writes is refused by name, and can be looked at.
 #[test]
 fn a_write_protected_namespace_is_refused() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     {
         let mut server = server.borrow_mut();
         let mut protected = config();
@@ -539,7 +215,7 @@ fn a_write_protected_namespace_is_refused() {
 #[test]
 fn a_cut_at_every_step_is_survived() {
     for steps in 0..120 {
-        let server = Rc::new(RefCell::new(Server::new()));
+        let server = Rc::new(RefCell::new(Server::plain()));
         let mut line = Line::new(&server, 1, steps);
         let parts = [Buffer::copy_from(&[7; 8192])].into_iter().collect();
         let write = IntentWork::Write { offset: 1 << 20, parts };
@@ -567,7 +243,7 @@ fn a_cut_at_every_step_is_survived() {
 /// Goal: a target that cannot be reached is tried less and less often, within bounds, and without patience for ever.
 #[test]
 fn tries_become_rare() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     let for_ever =
         RemoteParameters { patience: None, ..Line::new(&server, 1, 1).remote.parameters().clone() };
     let mut line = Line::of(&server, for_ever, 1);
@@ -592,7 +268,7 @@ fn tries_become_rare() {
 /// Goal: a target that is not there is waited for, and then the drive is gone. Method: it cannot be reached before, for a while, and for good.
 #[test]
 fn a_target_that_is_not_there_is_waited_for() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     let mut line = Line::new(&server, 1, 1);
     line.is_unreachable = true;
     line.remote.begin(&mut vec![Intent { token: IntentToken(5), work: IntentWork::Sync }]);
@@ -617,6 +293,7 @@ fn a_target_that_is_not_there_is_waited_for() {
         eui64: [0; 8],
         takes_reservations: true,
         is_write_protected: false,
+        zones: None,
     };
     assert_eq!(line.remote.facts(), Some(&facts));
     line.is_unreachable = true;
@@ -631,7 +308,7 @@ fn a_target_that_is_not_there_is_waited_for() {
 /// Goal: what is kept stays within bounds, also of a host that never flushes.
 #[test]
 fn what_is_kept_is_flushed_in_time() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     let mut line = Line::new(&server, 1, 1);
     line.run(RemoteDrive::is_up);
     for turn in 0..140u64 {
@@ -645,7 +322,7 @@ fn what_is_kept_is_flushed_in_time() {
 /// Goal: a target that says nothing is left, and asked again. Method: its bytes are not carried any more.
 #[test]
 fn a_silent_target_is_left() {
-    let server = Rc::new(RefCell::new(Server::new()));
+    let server = Rc::new(RefCell::new(Server::plain()));
     let mut line = Line::new(&server, 1, 1);
     line.run(RemoteDrive::is_up);
     assert_eq!(write(&mut line, 8), Ok(()));
