@@ -270,7 +270,8 @@ impl OwnDrive for Remote {
             return zoned_medium(&self.place, shape, zoning.as_ref(), usage);
         }
         let can_discard = usage.discards && self.facts.takes_discard;
-        Ok(DriveMedium::new(shape, usage.volatile_cache, can_discard))
+        let medium = DriveMedium::new(shape, usage.volatile_cache, can_discard);
+        Ok(medium.with_handles(self.facts.handles.max(1)))
     }
 
     fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String> {

@@ -2,7 +2,9 @@
 
 use crate::{DeviceError, Options, Profile, RoomSupport, RoomWorker, SyncFile};
 use diecut_drives::DriveMedium;
-use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken};
+use diecut_media::{
+    Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken, StreamId,
+};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::path::Path;
 
@@ -174,6 +176,14 @@ impl Media for Device {
         match self {
             Device::Emulated(device) => device.discard(block, now),
             Device::Drive(drive) => drive.discard(block, now),
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, block: EraseBlockAddress, stream: StreamId) {
+        match self {
+            Device::Emulated(device) => device.place(block, stream),
+            Device::Drive(drive) => drive.place(block, stream),
         }
     }
 

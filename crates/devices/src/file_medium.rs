@@ -187,9 +187,12 @@ impl FileMedium {
                     let bytes: usize = parts.iter().map(Buffer::len).sum();
                     let end = first_page + (bytes / self.geometry.page_size_bytes as usize) as u32;
                     let offset = self.content_at(number, first_page * self.geometry.ius_per_page());
-                    let content = self.ask(number, IntentWork::Write { offset, parts });
+                    let content = self.ask(number, IntentWork::Write { offset, parts, handle: 0 });
                     let offset = self.oob_at(number, first_page);
-                    self.ask(number, IntentWork::Write { offset, parts: [oob].into_iter().collect() });
+                    self.ask(
+                        number,
+                        IntentWork::Write { offset, parts: [oob].into_iter().collect(), handle: 0 },
+                    );
                     self.begin(
                         number,
                         UnderWay {

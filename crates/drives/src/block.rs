@@ -26,12 +26,14 @@ pub(crate) struct Block {
     pub answered_pages: u32,
     /// Its place among the busy ones, or [`Block::IDLE`].
     pub busy: u32,
+    /// The placement handle that it is written with.
+    pub handle: u16,
 }
 
 impl Block {
     pub const IDLE: u32 = u32::MAX;
     pub const UNKNOWN: Block =
-        Block { position: Position::Unknown, answered_pages: u32::MAX, busy: Block::IDLE };
+        Block { position: Position::Unknown, answered_pages: u32::MAX, busy: Block::IDLE, handle: 0 };
 }
 
 /// Commands to an erase block that are under way or wait.

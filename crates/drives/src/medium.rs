@@ -7,7 +7,7 @@ use crate::zones::{Admission, Closed, Zones, written_pages};
 use crate::zoning::Zoning;
 use diecut_media::{
     Capabilities, Command, Completion, Divide, Intent, IntentDone, IntentError, IntentToken, IntentWork,
-    Media, MediaError, MediaToken, Operation, PayloadParts,
+    Media, MediaError, MediaToken, Operation, PayloadParts, StreamId,
 };
 use diecut_units::{
     BlockIndex, BufferMut, ContentMode, DieAddress, EraseBlockAddress, Geometry, IU_SIZE_BYTES,
@@ -27,6 +27,8 @@ pub struct DriveMedium {
     geometry: Geometry,
     capabilities: Capabilities,
     can_discard: bool,
+    /// Placement handles that the drive has.
+    handles: u16,
     /// Lanes of this part.
     lanes: Vec<Option<Lane>>,
     /// What was asked for, by its token.
@@ -95,6 +97,7 @@ impl DriveMedium {
             geometry: shape.geometry(),
             capabilities,
             can_discard,
+            handles: 1,
             lanes: (0..shape.lanes).map(|_| Some(Lane::new(shape.blocks_per_lane))).collect(),
             asked: StampedSlab::new(),
             intents: Vec::new(),
@@ -130,6 +133,15 @@ impl DriveMedium {
             lane.zones = Some(Zones::new(of_lane.map(|zone| zone.condition), places, system_blocks));
         }
         medium
+    }
+
+    /// The same of a drive that has so many placement handles: streams are kept apart as far as these go. Catalog and block states have the first one.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn with_handles(self, handles: u16) -> DriveMedium {
+        assert!(handles > 0, "a drive that is written has a handle");
+        DriveMedium { handles, ..self }
     }
 
     /// How it is cut.
@@ -290,7 +302,9 @@ impl DriveMedium {
                 }
                 let parts = parts.into_iter().map(|part| part.into_buffer()).collect();
                 let offset = offset + u64::from(first_page) * IU_SIZE_BYTES as u64;
-                self.ask(Asked::Program { lane, block, first_page }, IntentWork::Write { offset, parts });
+                let handle = self.lane(lane).block(block).handle;
+                let write = IntentWork::Write { offset, parts, handle };
+                self.ask(Asked::Program { lane, block, first_page }, write);
             }
             Operation::Erase { .. } => {
                 self.lane(lane).erased(block);
@@ -482,6 +496,12 @@ impl Media for DriveMedium {
         }
     }
 
+    fn place(&mut self, block: EraseBlockAddress, stream: StreamId) {
+        let others = u32::from(self.handles - 1);
+        let handle = stream.0.checked_rem(others).map_or(0, |handle| 1 + handle as u16);
+        self.lane(block.channel.0).block_mut(block.block.0).handle = handle;
+    }
+
     fn take_intents(&mut self, intents: &mut Vec<Intent>) {
         intents.append(&mut self.intents);
     }
@@ -565,6 +585,7 @@ impl Divide for DriveMedium {
         let mut part = DriveMedium::new(self.shape, self.capabilities.volatile_cache, self.can_discard);
         part.lanes.iter_mut().for_each(|lane| *lane = None);
         part.flushes = self.flushes.of_part();
+        part.handles = self.handles;
         part.share_fate(self);
         part
     }

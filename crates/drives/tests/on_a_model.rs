@@ -315,3 +315,50 @@ fn a_part_of_a_drive_that_is_gone_is_gone() {
     assert!(program(&mut medium, &mut now, block(0, 0), 0).is_err());
     assert!(medium.medium.is_gone() && medium.medium.empty_part().is_gone());
 }
+
+/// Goal: streams are kept apart as far as the handles of a drive go, and what belongs to none has the first one. Method: what the medium asks for.
+#[test]
+fn streams_have_handles() {
+    let shape = DriveShape::plan(SIZE_BYTES, 4, Some(1 << 20)).unwrap();
+    let handles_of = |handles: u16, streams: [Option<u32>; 5]| {
+        let mut medium = DriveMedium::new(shape, true, true).with_handles(handles);
+        let mut intents = Vec::new();
+        for (index, stream) in (0..).zip(streams) {
+            let block = block(1, index);
+            let erase = Operation::Erase { block };
+            medium.submit(Command { token: MediaToken(1), operation: erase }, Time::ZERO);
+            if let Some(stream) = stream {
+                medium.place(block, StreamId(stream));
+            }
+            let operation = conformance::program_of(&medium, block, 0, 1, 1);
+            medium.submit(Command { token: MediaToken(2), operation }, Time::ZERO);
+            medium.take_intents(&mut intents);
+        }
+        let handles = intents.iter().map(|intent| match intent.work {
+            IntentWork::Write { handle, .. } => handle,
+            _ => panic!("{intent:?}"),
+        });
+        handles.collect::<Vec<u16>>()
+    };
+    let streams = [None, Some(3), Some(4), Some(5), Some(6)];
+    assert_eq!(handles_of(8, streams), [0, 4, 5, 6, 7]);
+    assert_eq!(handles_of(4, streams), [0, 1, 2, 3, 1]);
+    assert_eq!(handles_of(2, streams), [0, 1, 1, 1, 1]);
+    assert_eq!(handles_of(1, streams), [0; 5]);
+    let mut whole = DriveMedium::new(shape, true, true).with_handles(8);
+    let mut part = whole.empty_part();
+    part.take_channel(&mut whole, 1);
+    part.place(block(1, 0), StreamId(6));
+    part.submit(
+        Command { token: MediaToken(1), operation: Operation::Erase { block: block(1, 0) } },
+        Time::ZERO,
+    );
+    let operation = conformance::program_of(&part, block(1, 0), 0, 1, 1);
+    part.submit(Command { token: MediaToken(2), operation }, Time::ZERO);
+    let mut intents = Vec::new();
+    part.take_intents(&mut intents);
+    assert!(
+        matches!(intents[0].work, IntentWork::Write { handle: 7, .. }),
+        "a part has the handles of the drive"
+    );
+}

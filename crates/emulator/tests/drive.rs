@@ -59,7 +59,11 @@ impl Host {
 fn write_of(offset: u64, byte: u8, sectors: usize) -> IntentWork {
     let parts =
         [Buffer::copy_from(&vec![byte; SECTOR]), Buffer::copy_from(&vec![byte; (sectors - 1) * SECTOR])];
-    IntentWork::Write { offset, parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+    IntentWork::Write {
+        offset,
+        parts: parts.into_iter().filter(|part| !part.is_empty()).collect(),
+        handle: 0,
+    }
 }
 
 /// Goal: what is flushed stays; of what is not, any subset of sectors does, in old and new versions, in part or as a whole.

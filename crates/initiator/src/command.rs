@@ -1,3 +1,4 @@
+use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
 use diecut_nvme::zns::{self, ZoneManagementSend};
 use diecut_nvme::{CompletionEntry, Status, SubmissionEntry, opcode::io as opcode};
@@ -37,6 +38,15 @@ pub enum Command {
         data: Buffer,
         /// FUA: done means on the media.
         force_unit_access: bool,
+    },
+    /// Writes with a placement handle (FDP).
+    WritePlaced {
+        /// Where.
+        span: LbaSpan,
+        /// As of a write.
+        data: Buffer,
+        /// The placement identifier.
+        pid: u16,
     },
     /// Fails with [`Status::COMPARE_FAILURE`] if the LBAs hold something else.
     Compare {
@@ -115,6 +125,17 @@ impl Command {
             }
             Command::Write { span, data, force_unit_access } => {
                 (on(opcode::WRITE, span, force_unit_access, false), Some(data), 0)
+            }
+            Command::WritePlaced { span, data, pid } => {
+                let mut entry = SubmissionEntry {
+                    opcode: opcode::WRITE,
+                    nsid: span.nsid.into(),
+                    ..SubmissionEntry::default()
+                };
+                let (directive_type, directive_specific) = (DIRECTIVE_DATA_PLACEMENT, pid);
+                let plain = LbaRange::plain(span.first, span.count);
+                LbaRange { directive_type, directive_specific, ..plain }.encode(&mut entry);
+                (entry, Some(data), 0)
             }
             Command::Compare { span, data } => (on(opcode::COMPARE, span, false, false), Some(data), 0),
             Command::Flush { nsid } => {

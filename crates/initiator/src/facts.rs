@@ -2,8 +2,8 @@
 
 use crate::zoned::ZonedNamespace;
 use diecut_nvme::identify::{
-    CSI_NVM, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY, ONCS_DATASET_MANAGEMENT,
-    ONCS_RESERVATIONS,
+    CSI_NVM, CTRATT_DATA_PLACEMENT, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
+    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
 };
 use diecut_nvme::tcp::CapsuleCommand;
 use zerocopy::FromBytes;
@@ -56,6 +56,8 @@ pub struct ControllerFacts {
     pub takes_deallocations: bool,
     /// Whether it takes reservations.
     pub takes_reservations: bool,
+    /// Whether it may place data by handle (FDP).
+    pub may_place: bool,
     /// Model number.
     pub model: String,
     /// Serial number.
@@ -109,5 +111,6 @@ impl ControllerFacts {
         self.has_volatile_cache = controller.vwc & 1 != 0;
         self.takes_deallocations = optional & ONCS_DATASET_MANAGEMENT != 0;
         self.takes_reservations = optional & ONCS_RESERVATIONS != 0;
+        self.may_place = controller.ctratt.get() & CTRATT_DATA_PLACEMENT != 0;
     }
 }

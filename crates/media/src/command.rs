@@ -10,6 +10,10 @@ pub struct MediaToken(pub u64);
 /// hold tags of user data and real bytes of metadata.
 pub type PayloadParts = SmallVec<[Payload; 2]>;
 
+/// Content of one writer that is given up at about the same time: what a vSSD writes for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
 /// One command to a medium.
 #[derive(Debug)]
 pub struct Command {

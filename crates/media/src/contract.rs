@@ -1,4 +1,4 @@
-use crate::{Capabilities, Command, Completion, Intent, IntentDone, MediaToken};
+use crate::{Capabilities, Command, Completion, Intent, IntentDone, MediaToken, StreamId};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 
 /// One flash device as the rooms above see it: commands in, completions out, time as a value.
@@ -49,6 +49,10 @@ pub trait Media {
     /// takes. Advice. Reads find nothing programmed afterwards, or what was there; an erase must come before the next program.
     fn discard(&mut self, _block: EraseBlockAddress, _now: Time) {}
 
+    /// What is programmed into this erase block from now on belongs to a stream. A device that can be told apart what is given up together places it
+    /// so. Advice.
+    fn place(&mut self, _block: EraseBlockAddress, _stream: StreamId) {}
+
     /// Appends what the medium asks its driver to do, each intent once. A medium in memory asks for nothing; one that stands for a
     /// file or a drive may ask for all its I/O, one that reads and writes by itself for syncs. Asked after each [`Media::advance`];
     /// [`Media::next_event`] is not later than now while there are some.
@@ -91,6 +95,9 @@ impl<M: Media + ?Sized> Media for Box<M> {
     }
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
         (**self).discard(block, now);
+    }
+    fn place(&mut self, block: EraseBlockAddress, stream: StreamId) {
+        (**self).place(block, stream);
     }
     fn take_intents(&mut self, intents: &mut Vec<Intent>) {
         (**self).take_intents(intents);

@@ -31,6 +31,8 @@ pub enum IntentWork {
         offset: u64,
         /// What to write.
         parts: SmallVec<[Buffer; 2]>,
+        /// Which of the drive's placement handles it is for, counted from 0. A drive without any does not look at it.
+        handle: u16,
     },
     /// Forget bytes, and give back the room they take; whoever reads them finds anything. Advice: where it cannot be done, it is done.
     Discard {

@@ -39,7 +39,7 @@ mod intent;
 mod zone;
 
 pub use capabilities::{Capabilities, DieTimes};
-pub use command::{Command, Completion, MediaToken, Operation, PayloadParts};
+pub use command::{Command, Completion, MediaToken, Operation, PayloadParts, StreamId};
 pub use contract::Media;
 pub use divide::Divide;
 pub use error::MediaError;

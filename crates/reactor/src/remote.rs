@@ -463,7 +463,7 @@ impl RemoteClient {
     /// What the target says.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let parts = [Buffer::copy_from(bytes)].into_iter().collect();
-        self.execute(IntentWork::Write { offset, parts }).map(drop)
+        self.execute(IntentWork::Write { offset, parts, handle: 0 }).map(drop)
     }
 
     /// Makes durable what was written.

@@ -192,7 +192,7 @@ impl DriveRing {
                     (!self.is_aligned(buffer.as_ptr(), buffer.len())).then(|| self.pool.take(buffer.len()));
                 Work::Read { offset, buffer, aligned }
             }
-            IntentWork::Write { offset, mut parts } => {
+            IntentWork::Write { offset, mut parts, .. } => {
                 if !parts.iter().all(|part| self.is_aligned(part.as_ptr(), part.len())) {
                     parts = [self.joined(&parts)].into_iter().collect();
                 }

@@ -85,7 +85,7 @@ fn execute(ring: &mut DriveRing, work: IntentWork) -> IntentDone {
 
 fn write(ring: &mut DriveRing, offset: u64, parts: &[&[u8]]) -> Result<(), IntentError> {
     let parts = parts.iter().map(|part| Buffer::copy_from(part)).collect();
-    execute(ring, IntentWork::Write { offset, parts }).result
+    execute(ring, IntentWork::Write { offset, parts, handle: 0 }).result
 }
 
 fn read(ring: &mut DriveRing, offset: u64, len: usize) -> Result<Vec<u8>, IntentError> {
@@ -103,7 +103,7 @@ fn memory_need_not_be_aligned() {
     let odd = Buffer::copy_from(&bytes).slice(1..);
     let last = Buffer::copy_from(&[7; 2]);
     let parts = [odd.slice(..5000), odd.slice(5000..), last].into_iter().collect();
-    assert_eq!(execute(&mut ring, IntentWork::Write { offset: 4096, parts }).result, Ok(()));
+    assert_eq!(execute(&mut ring, IntentWork::Write { offset: 4096, parts, handle: 0 }).result, Ok(()));
     let mut whole = BufferMut::copy_from(&[0; 8193]);
     let _ = whole.split_to(1);
     let done = execute(&mut ring, IntentWork::Read { offset: 4096, buffer: whole });
@@ -121,7 +121,7 @@ fn many_at_once_are_each_answered() {
         let parts = [page.clone()].into_iter().collect();
         let work = match number % 7 {
             6 => IntentWork::Sync,
-            _ => IntentWork::Write { offset: number * 4096, parts },
+            _ => IntentWork::Write { offset: number * 4096, parts, handle: 0 },
         };
         ring.push(Intent { token: IntentToken(number), work });
     }
@@ -220,7 +220,7 @@ fn what_waits_goes_in_its_order() {
     let (mut pipe, _writer, mut ring) = ring_of_a_pipe(1 << 20);
     for number in 0..COUNT {
         let parts = [Buffer::copy_from(&number.to_le_bytes().repeat(128))].into_iter().collect();
-        let work = IntentWork::Write { offset: 0, parts };
+        let work = IntentWork::Write { offset: 0, parts, handle: 0 };
         ring.push(Intent { token: IntentToken(number.into()), work });
     }
     let (mut done, mut came) = (Vec::new(), Vec::new());
@@ -250,7 +250,7 @@ fn the_rest_of_a_short_write_follows() {
             from += len;
             buffer.slice(from - len..from)
         });
-        let work = IntentWork::Write { offset: 0, parts: parts.collect() };
+        let work = IntentWork::Write { offset: 0, parts: parts.collect(), handle: 0 };
         ring.push(Intent { token: IntentToken(1), work });
         let (mut done, mut came) = (Vec::new(), Vec::new());
         while done.is_empty() && came.len() <= whole.len() {

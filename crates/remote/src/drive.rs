@@ -1,9 +1,8 @@
 use crate::claim::{Claim, Next};
 use crate::error::RemoteError;
 use crate::facts::{Learned, RemoteFacts, RemoteParameters};
+use crate::look::{Found, Look, Looking};
 use crate::work::{Ended, Limits, Works};
-use crate::zones::{More, Report};
-use diecut_initiator::zoned::ZonedNamespace;
 use diecut_initiator::{Admin, Completion, QueuePair, QueueParameters, Sink, Token};
 use diecut_media::{Intent, IntentDone, IntentError};
 use diecut_nvme::Status;
@@ -11,7 +10,7 @@ use diecut_units::{Span, Time, mark};
 
 /// Kept writes beyond this are flushed though nobody asked.
 const KEPT_MAX_BYTES: usize = 64 << 20;
-/// The token of commands of a claim, and of a report of zones; pieces of intents have their places.
+/// The token of commands of a claim and of a look; pieces of intents have their places.
 const OWN: Token = Token(1 << 32);
 
 /// One of the two streams to a target.
@@ -33,8 +32,8 @@ enum Phase {
     Queue,
     /// The namespace is claimed.
     Claim,
-    /// Its zones are asked for.
-    Zones,
+    /// It is asked what it is like now.
+    Look,
     Up,
     /// It is given up.
     Release,
@@ -60,10 +59,9 @@ pub struct RemoteDrive {
     early: Vec<Intent>,
     report: Vec<u8>,
     claim: Claim,
-    /// What its zones are, if it is zoned.
-    zoned: Option<ZonedNamespace>,
-    /// The report of its zones that is under way.
-    zone_report: Option<Report>,
+    look: Look,
+    /// Questions that are under way.
+    looking: Option<Looking>,
     /// Connections so far.
     connections: u32,
     was_up: bool,
@@ -126,8 +124,8 @@ impl RemoteDrive {
             works: Works::default(),
             early: Vec::new(),
             report: Vec::new(),
-            zoned: None,
-            zone_report: None,
+            look: Look::default(),
+            looking: None,
             was_up: false,
             error: None,
             heard_at: now,
@@ -147,7 +145,7 @@ impl RemoteDrive {
     /// If it is not up, or something is under way.
     pub fn look_at_zones(&mut self) {
         assert!(self.phase == Phase::Up && self.is_idle(), "zones are looked at while nobody writes");
-        self.go_zones();
+        self.go_look();
     }
 
     /// How the namespace answered the last command that failed.
@@ -287,14 +285,14 @@ impl RemoteDrive {
             && let Some(facts) = admin.facts()
         {
             let nsid = self.parameters.nsid;
-            let Learned { facts: learned, reservations, zoned } = Learned::of(facts, &self.parameters)?;
+            let Learned { facts: learned, reservations, look } = Learned::of(facts, &self.parameters)?;
             // I-Q6.
             let what = self.facts.as_ref().map_or(String::new(), |before| learned.differences(before));
             if !what.is_empty() {
                 return Err(RemoteError::OtherNamespace { nsid, what });
             }
             self.limits = Some(Limits::of(&learned, nsid, facts.transfer_bytes_max));
-            (self.facts, self.reservations, self.zoned) = (Some(learned), reservations, zoned);
+            (self.facts, self.reservations, self.look) = (Some(learned), reservations, look);
             self.phase = Phase::Queue;
         }
         Ok(())
@@ -310,7 +308,7 @@ impl RemoteDrive {
                 self.phase = Phase::Claim;
                 self.go_claim(Claim::new(self.parameters.kind, self.parameters.key(self.connections)));
             } else {
-                self.go_zones();
+                self.go_look();
             }
         }
         for completion in completions {
@@ -329,37 +327,24 @@ impl RemoteDrive {
     }
 
     /// The namespace is claimed: nobody moves its write pointers any more.
-    fn go_zones(&mut self) {
+    fn go_look(&mut self) {
         mark!("remote: namespace claimed");
-        let (Some(zoned), Some(limits)) = (self.zoned, &self.limits) else { return self.come_up() };
-        self.phase = Phase::Zones;
-        let report = self.zone_report.get_or_insert_with(|| Report::new(zoned));
-        let (entry, data, expected_bytes) = report.ask(limits.transfer_bytes_max);
+        let limits = self.limits.expect("I-Q3: it is known what is claimed");
+        let looking = self.looking.get_or_insert_with(|| Looking::new(self.look));
+        let Some((entry, data, expected_bytes)) = looking.ask(limits.nsid, limits.transfer_bytes_max) else {
+            return self.come_up();
+        };
+        self.phase = Phase::Look;
         self.report.clear();
-        let io = self.io.as_mut().expect("I-Q3: a report comes over a queue");
+        let io = self.io.as_mut().expect("I-Q3: a look comes over a queue");
         io.submit_entry(OWN, entry, data, expected_bytes);
     }
 
-    fn zones_answered(&mut self, status: Status) -> Result<(), RemoteError> {
+    fn look_answered(&mut self, status: Status) -> Result<(), RemoteError> {
         let nsid = self.parameters.nsid;
-        if !status.is_success() {
-            return Err(RemoteError::Zones { nsid, what: status.to_string() });
-        }
-        match self.zone_report.as_mut().map(|report| report.take(&self.report)) {
-            Some(More::Ask) => self.go_zones(),
-            Some(More::Nonsense) => {
-                return Err(RemoteError::Zones { nsid, what: "it tells of others".to_owned() });
-            }
-            Some(More::Done) | None => {
-                let limits = self.limits.expect("I-Q3: it is known what is reported");
-                let of = self.facts.as_mut().and_then(|facts| facts.zones.as_mut());
-                if let (Some(report), Some(of)) = (self.zone_report.take(), of) {
-                    of.zones = report.into_zones();
-                    self.works.settle(&of.zones, &limits);
-                }
-                self.come_up();
-            }
-        }
+        let told = self.looking.as_mut().map_or(Ok(()), |looking| looking.take(status, &self.report));
+        told.map_err(|what| RemoteError::Zones { nsid, what })?;
+        self.go_look();
         Ok(())
     }
 
@@ -367,6 +352,15 @@ impl RemoteDrive {
         self.phase = Phase::Up;
         self.was_up = true;
         let limits = self.limits.expect("I-Q3: it is known what is claimed");
+        if let (Some(looking), Some(facts)) = (self.looking.take(), &mut self.facts) {
+            let Found { pids, zones } = looking.into_found();
+            facts.handles = pids.len() as u16;
+            self.works.settle(&zones, &limits);
+            self.works.pids = pids;
+            if let Some(of) = &mut facts.zones {
+                of.zones = zones;
+            }
+        }
         for intent in std::mem::take(&mut self.early) {
             self.works.begin(intent.token, intent.work, &limits);
         }
@@ -387,7 +381,7 @@ impl RemoteDrive {
             Next::Ask => self.go_claim(claim),
             Next::Done => {
                 self.claim = claim;
-                self.go_zones();
+                self.go_look();
             }
             Next::Released => {
                 (self.admin, self.io, self.phase) = (None, None, Phase::Gone);
@@ -406,7 +400,7 @@ impl RemoteDrive {
         if token == OWN {
             match self.phase {
                 _ if is_of_path(status) => self.lose(now),
-                Phase::Zones => return self.zones_answered(status),
+                Phase::Look => return self.look_answered(status),
                 _ => return self.claim_answered(status),
             }
             return Ok(());
@@ -511,7 +505,7 @@ impl RemoteDrive {
         }
         if self.phase != Phase::Down {
             mark!("remote: connection lost");
-            (self.admin, self.io, self.zone_report) = (None, None, None);
+            (self.admin, self.io, self.looking) = (None, None, None);
             self.phase = Phase::Down;
             self.lost_since = self.lost_since.or(Some(now));
             self.works.lost();

@@ -2,6 +2,7 @@
 
 use crate::claim::ClaimKind;
 use crate::error::RemoteError;
+use crate::look::Look;
 use diecut_initiator::zoned::ZonedNamespace;
 use diecut_initiator::{ControllerFacts, NamespaceFacts};
 use diecut_media::Zone;
@@ -85,6 +86,8 @@ pub struct RemoteFacts {
     pub is_write_protected: bool,
     /// What its zones are, if it is zoned.
     pub zones: Option<RemoteZones>,
+    /// Placement handles that it has, as it was up last; 0: it places nothing.
+    pub handles: u16,
 }
 
 /// What the zones of a namespace are.
@@ -120,7 +123,8 @@ pub(crate) struct Learned {
     pub facts: RemoteFacts,
     /// RESCAP, where it takes reservations.
     pub reservations: Option<u8>,
-    pub zoned: Option<ZonedNamespace>,
+    /// What is asked of it before it is written to.
+    pub look: Look,
 }
 
 impl Learned {
@@ -163,8 +167,9 @@ impl Learned {
             takes_reservations: reservations.is_some(),
             is_write_protected: namespace.is_write_protected,
             zones: zoned.as_ref().map(RemoteZones::of),
+            handles: 0,
         };
-        Ok(Learned { facts, reservations, zoned })
+        Ok(Learned { facts, reservations, look: Look { zoned, may_place: controller.may_place } })
     }
 }
 

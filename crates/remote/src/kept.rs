@@ -13,6 +13,8 @@ const OVERHEAD_BYTES: usize = 64;
 pub(crate) struct KeptWrite {
     pub offset: u64,
     pub data: Buffer,
+    /// Its placement handle.
+    pub handle: u16,
 }
 
 impl KeptWrite {
@@ -122,11 +124,11 @@ impl<'a> Settled<'a> {
                 (Some(_), _) => {}
                 (None, KeptWork::Write(write)) => {
                     ends.insert(write.offset / zone_size_bytes, write.end());
-                    let KeptWrite { offset, data } = &write;
+                    let KeptWrite { offset, data, handle } = &write;
                     let has = write.before(settled.write_pointer(*offset));
                     if has < data.len() {
                         let (offset, data) = (offset + has as u64, data.slice(has..data.len()));
-                        again.push_back(KeptWork::Write(KeptWrite { offset, data }));
+                        again.push_back(KeptWork::Write(KeptWrite { offset, data, handle: *handle }));
                     }
                 }
                 (None, work) => again.push_back(work),
@@ -174,7 +176,7 @@ mod test {
     use super::*;
 
     fn write(offset: u64, len: usize) -> KeptWork {
-        KeptWork::Write(KeptWrite { offset, data: Buffer::copy_from(&vec![0; len]) })
+        KeptWork::Write(KeptWrite { offset, data: Buffer::copy_from(&vec![0; len]), handle: 0 })
     }
 
     #[test]

@@ -23,8 +23,8 @@ mod drive;
 mod error;
 mod facts;
 mod kept;
+mod look;
 mod work;
-mod zones;
 
 pub use claim::ClaimKind;
 pub use diecut_initiator::HostError;

@@ -9,6 +9,9 @@ use diecut_nvme::zns::send_action;
 use diecut_units::{Buffer, BufferMut, Slab, mark, mutant};
 use std::collections::VecDeque;
 
+/// What lies one behind the other goes to reclaim groups in turns, by so much: each has its part of the room, to within that.
+const GROUP_STRIDE_BYTES: u64 = 1 << 20;
+
 /// What commands are made by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -103,6 +106,8 @@ pub(crate) struct Works {
     own_flush: bool,
     /// What was answered could not be written again: no flush works any more.
     is_broken: bool,
+    /// Placement identifiers of each handle, one for each reclaim group; none if it places nothing.
+    pub pids: Vec<Vec<u16>>,
     /// How the namespace answered what went wrong last.
     pub last_failure: Option<Status>,
     pub done: Vec<IntentDone>,
@@ -133,7 +138,7 @@ impl Works {
                 }
                 own_buffer = Some(buffer);
             }
-            IntentWork::Write { offset, parts } => {
+            IntentWork::Write { offset, parts, handle } => {
                 let data = match &parts[..] {
                     [one] => one.clone(),
                     several => {
@@ -143,7 +148,7 @@ impl Works {
                 assert!(whole(offset) && whole(data.len() as u64), "a drive is written by whole LBAs");
                 for at in (0..data.len()).step_by(limits.transfer_bytes_max as usize) {
                     let end = data.len().min(at + limits.transfer_bytes_max as usize);
-                    let write = KeptWrite { offset: offset + at as u64, data: data.slice(at..end) };
+                    let write = KeptWrite { offset: offset + at as u64, data: data.slice(at..end), handle };
                     tasks.push(Task::Write { write, has: 0 });
                 }
             }
@@ -217,6 +222,13 @@ impl Works {
         Some((at, self.command(at, limits)))
     }
 
+    /// The placement identifier that a write is for: that of its handle, in a reclaim group by its place.
+    fn pid(&self, handle: u16, offset: u64) -> Option<u16> {
+        let handles = self.pids.len().max(1);
+        let groups = self.pids.get(usize::from(handle) % handles)?;
+        groups.get((offset / GROUP_STRIDE_BYTES) as usize % groups.len()).copied()
+    }
+
     fn command(&self, at: u32, limits: &Limits) -> Command {
         let lba = u64::from(limits.lba_bytes);
         let nsid = limits.nsid;
@@ -225,11 +237,14 @@ impl Works {
             Task::Read { offset, len, .. } => {
                 Command::Read { span: span(*offset, (*len).into()), length_bytes: *len }
             }
-            Task::Write { write: KeptWrite { offset, data }, has } => Command::Write {
-                span: span(*offset + *has as u64, (data.len() - has) as u64),
-                data: data.slice(*has..data.len()),
-                force_unit_access: false,
-            },
+            Task::Write { write: KeptWrite { offset, data, handle }, has } => {
+                let span = span(*offset + *has as u64, (data.len() - has) as u64);
+                let data = data.slice(*has..data.len());
+                match self.pid(*handle, *offset) {
+                    Some(pid) => Command::WritePlaced { span, data, pid },
+                    None => Command::Write { span, data, force_unit_access: false },
+                }
+            }
             Task::Zone(change, offset) => Command::ActOnZone {
                 nsid,
                 zone_lba: offset / lba,

@@ -3,7 +3,9 @@
 use crate::devices::{DeviceIndex, Devices};
 use crate::peer::{Message, ShardMessage};
 use crate::seat::ShardIndex;
-use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken};
+use diecut_media::{
+    Capabilities, Command, Completion, Divide, Intent, IntentDone, Media, MediaToken, StreamId,
+};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::collections::BTreeMap;
 
@@ -72,6 +74,11 @@ impl<M: Divide> Media for Reach<'_, M> {
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
         if self.own.owns(block.channel.0) {
             self.own.discard(block, now);
+        }
+    }
+    fn place(&mut self, block: EraseBlockAddress, stream: StreamId) {
+        if self.own.owns(block.channel.0) {
+            self.own.place(block, stream);
         }
     }
     fn take_intents(&mut self, intents: &mut Vec<Intent>) {

@@ -21,7 +21,7 @@ impl MemoryFile {
                 self.read(offset, &mut buffer);
                 done.buffer = Some(buffer);
             }
-            IntentWork::Write { mut offset, parts } => {
+            IntentWork::Write { mut offset, parts, .. } => {
                 for part in parts {
                     self.write(offset, &part);
                     offset += part.len() as u64;
@@ -74,7 +74,7 @@ mod test {
         let mut file = MemoryFile::default();
         let mut execute = |work| file.execute(Intent { token: IntentToken(3), work });
         let parts = [Buffer::copy_from(&[1; 5000]), Buffer::copy_from(&[2; 100])].into_iter().collect();
-        assert!(execute(IntentWork::Write { offset: 4000, parts }).result.is_ok());
+        assert!(execute(IntentWork::Write { offset: 4000, parts, handle: 0 }).result.is_ok());
         let buffer = BufferMut::copy_from(&[9; 9000]);
         let done = execute(IntentWork::Read { offset: 1000, buffer });
         let expected = [vec![0; 3000], vec![1; 5000], vec![2; 100], vec![0; 900]].concat();

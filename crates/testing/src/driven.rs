@@ -1,6 +1,6 @@
 //! A medium together with who carries out what it asks for, as a driver does it.
 
-use diecut_media::{Capabilities, Command, Completion, Intent, IntentDone, Media, MediaToken};
+use diecut_media::{Capabilities, Command, Completion, Intent, IntentDone, Media, MediaToken, StreamId};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 
 /// Who carries out intents.
@@ -77,6 +77,9 @@ impl<M: Media, I: CarryOut> Media for Driven<M, I> {
     }
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
         self.medium.discard(block, now);
+    }
+    fn place(&mut self, block: EraseBlockAddress, stream: StreamId) {
+        self.medium.place(block, stream);
     }
     fn next_event(&self) -> Time {
         self.medium.next_event().min(self.io.next_event())

@@ -233,7 +233,8 @@ fn a_ring_works_on_it() {
     let buffer = BufferPool::new().copy_of(&whole).freeze();
     for number in 0..64 {
         let parts = [0..4096, 4096..20480, 20480..65536].map(|range| buffer.slice(range));
-        let work = IntentWork::Write { offset: number * 65536, parts: parts.into_iter().collect() };
+        let work =
+            IntentWork::Write { offset: number * 65536, parts: parts.into_iter().collect(), handle: 0 };
         ring.push(Intent { token: IntentToken(number), work });
     }
     let mut done = Vec::new();

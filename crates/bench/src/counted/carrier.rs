@@ -63,7 +63,7 @@ impl MemoryDrive {
                 }
                 buffer = Some(into);
             }
-            IntentWork::Write { offset, parts } => {
+            IntentWork::Write { offset, parts, .. } => {
                 let pages = parts.iter().flat_map(|part| part.chunks_exact(PAGE_BYTES));
                 for (at, page) in (offset as usize / PAGE_BYTES..).zip(pages) {
                     self.write(at, page);

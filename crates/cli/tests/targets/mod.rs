@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub const POOL: &str = "nqn.2026-11.org.diecut:pool";
 /// One with a zoned namespace of 120 MiB, in zones of 512 KiB.
 pub const ZONED: &str = "nqn.2026-11.org.diecut:zoned";
+/// One with a namespace of 120 MiB that has eight placement handles.
+pub const PLACED: &str = "nqn.2026-11.org.diecut:placed";
 /// One that this host may use only.
 pub const CLOSED: &str = "nqn.2026-11.org.diecut:closed";
 pub const ALLOWED: &str = "nqn.2026-11.example:somebody";
@@ -57,6 +59,22 @@ nqn = "nqn.2026-11.org.diecut:zoned"
 tenant = "a"
 allow_any_host = true
 namespaces = [{ nsid = 1, volume = "zones" }]
+[[vssd]]
+name = "placed"
+tenant = "a"
+isolation = "channel"
+capacity = "130M"
+placement_handles = 8
+[[volume]]
+name = "handles"
+vssd = "placed"
+size = "120M"
+placement = [0, 1, 2, 3, 4, 5, 6, 7]
+[[subsystem]]
+nqn = "nqn.2026-11.org.diecut:placed"
+tenant = "a"
+allow_any_host = true
+namespaces = [{ nsid = 1, volume = "handles" }]
 [[subsystem]]
 nqn = "nqn.2026-11.org.diecut:closed"
 tenant = "a"

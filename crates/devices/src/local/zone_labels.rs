@@ -238,7 +238,7 @@ mod test {
         }
         fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
             let parts = [Buffer::copy_from(bytes)].into_iter().collect();
-            self.execute(IntentWork::Write { offset, parts }).map(drop)
+            self.execute(IntentWork::Write { offset, parts, handle: 0 }).map(drop)
         }
         fn flush(&self) -> io::Result<()> {
             self.execute(IntentWork::Sync).map(drop)

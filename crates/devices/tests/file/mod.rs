@@ -29,7 +29,7 @@ fn execute(file: &File, intent: Intent) -> IntentDone {
             file.read_exact_at(&mut buffer, offset).unwrap();
             done.buffer = Some(buffer);
         }
-        IntentWork::Write { mut offset, parts } => {
+        IntentWork::Write { mut offset, parts, .. } => {
             for part in parts {
                 file.write_all_at(&part, offset).unwrap();
                 offset += part.len() as u64;

@@ -181,7 +181,7 @@ impl Drive {
     fn check(&self, work: &IntentWork) {
         let (offset, len) = match work {
             IntentWork::Read { offset, buffer } => (*offset, buffer.len() as u64),
-            IntentWork::Write { offset, parts } => {
+            IntentWork::Write { offset, parts, .. } => {
                 (*offset, parts.iter().map(|part| part.len() as u64).sum())
             }
             IntentWork::Discard { offset, len_bytes }
@@ -248,7 +248,7 @@ impl Drive {
                 }
                 answer.buffer = Some(buffer);
             }
-            IntentWork::Write { offset, parts } => {
+            IntentWork::Write { offset, parts, .. } => {
                 let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
                 self.statistics.writes += 1;
                 self.statistics.written_bytes += bytes.len() as u64;
@@ -380,7 +380,7 @@ impl Drive {
                 continue;
             }
             match (command.work, &mut self.zones) {
-                (IntentWork::Write { offset, parts }, zones) => {
+                (IntentWork::Write { offset, parts, .. }, zones) => {
                     let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
                     let sectors = bytes.len() as u64 / SECTOR_SIZE_BYTES;
                     let done = match self.random.random_range(0..4) {

@@ -2,6 +2,7 @@
 //! target that is shipped, over memory with a volatile cache, streams in pieces; connections end, and the target dies with what was not flushed, at
 //! moments that a seed chooses. Over it the suite of the flash contract, with its oracle.
 
+mod handles;
 mod line;
 mod server;
 mod zones;
@@ -81,7 +82,7 @@ fn flushed_content_survives() {
 
 fn write(line: &mut Line, byte: u8) -> Result<(), IntentError> {
     let parts = [Buffer::copy_from(&[byte; 8192])].into_iter().collect();
-    line.execute(IntentWork::Write { offset: 1 << 20, parts }).result
+    line.execute(IntentWork::Write { offset: 1 << 20, parts, handle: 0 }).result
 }
 
 fn read(line: &mut Line) -> Vec<u8> {
@@ -100,7 +101,8 @@ fn what_was_under_way_does_not_land_late() {
         line.run(RemoteDrive::is_up);
         server.borrow_mut().slow_one_in = 1;
         let parts = [Buffer::copy_from(&[1; 8192])].into_iter().collect();
-        let intent = Intent { token: IntentToken(4), work: IntentWork::Write { offset: 1 << 20, parts } };
+        let intent =
+            Intent { token: IntentToken(4), work: IntentWork::Write { offset: 1 << 20, parts, handle: 0 } };
         line.remote.begin(&mut vec![intent]);
         while server.borrow().late.is_empty() {
             line.carry();
@@ -218,7 +220,7 @@ fn a_cut_at_every_step_is_survived() {
         let server = Rc::new(RefCell::new(Server::plain()));
         let mut line = Line::new(&server, 1, steps);
         let parts = [Buffer::copy_from(&[7; 8192])].into_iter().collect();
-        let write = IntentWork::Write { offset: 1 << 20, parts };
+        let write = IntentWork::Write { offset: 1 << 20, parts, handle: 0 };
         let intents = [write, IntentWork::Sync].into_iter().zip([IntentToken(1), IntentToken(2)]);
         line.remote.begin(&mut intents.map(|(work, token)| Intent { token, work }).collect());
         let mut done = Vec::new();
@@ -294,6 +296,7 @@ fn a_target_that_is_not_there_is_waited_for() {
         takes_reservations: true,
         is_write_protected: false,
         zones: None,
+        handles: 0,
     };
     assert_eq!(line.remote.facts(), Some(&facts));
     line.is_unreachable = true;
@@ -313,7 +316,7 @@ fn what_is_kept_is_flushed_in_time() {
     line.run(RemoteDrive::is_up);
     for turn in 0..140u64 {
         let parts = [Buffer::copy_from(&vec![turn as u8; 1 << 20])].into_iter().collect();
-        let work = IntentWork::Write { offset: (1 + turn % 20) << 20, parts };
+        let work = IntentWork::Write { offset: (1 + turn % 20) << 20, parts, handle: 0 };
         assert_eq!(line.execute(work).result, Ok(()));
     }
     assert_eq!(server.borrow().flushes, 2, "one for each 64 MiB");

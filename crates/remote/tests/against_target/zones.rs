@@ -109,7 +109,7 @@ impl Storage for Zoned {
             }
             NamespaceOperation::Write { range, data, .. } => {
                 let parts = [data].into_iter().collect();
-                self.carry_out(IntentWork::Write { offset: at(range.first_lba), parts })
+                self.carry_out(IntentWork::Write { offset: at(range.first_lba), parts, handle: 0 })
             }
             NamespaceOperation::Flush => self.carry_out(IntentWork::Sync),
             NamespaceOperation::Zone(ZoneRequest::Act { zone_lba: Some(lba), action }) => {
@@ -223,7 +223,7 @@ fn zones(line: &Line) -> &[Zone] {
 fn written(line: &mut Line, zone: u64, first: u64, lbas: usize, byte: u8) -> Result<(), IntentError> {
     let parts = [Buffer::copy_from(&vec![byte; lbas * LBA])].into_iter().collect();
     let offset = zone * ZONE_BYTES + first * LBA as u64;
-    line.execute(IntentWork::Write { offset, parts }).result
+    line.execute(IntentWork::Write { offset, parts, handle: 0 }).result
 }
 
 /// Goal: zones are looked at as they are now, in as many reports as it takes.

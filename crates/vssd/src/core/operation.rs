@@ -5,12 +5,22 @@ use crate::dies::{Kind, Op};
 use crate::states::BlockState;
 use crate::token::POOL_TOKEN_BIT;
 use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdId};
-use diecut_media::{Completion, Media, MediaError, Operation};
+use diecut_media::{Completion, Media, MediaError, Operation, StreamId};
 use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
 /// Whether an append that the die copies failed for what it was to read: the block that it was to program is as good as before.
 fn is_of_source(kind: Kind, error: &MediaError) -> bool {
     kind == Kind::AppendCopy && matches!(error, MediaError::Uncorrectable { .. } | MediaError::Erased { .. })
+}
+
+/// What of a vSSD is given up at about the same time: what hosts write, what the cleaner copies, maps.
+fn stream_of(owner: VssdId, class: IoClass) -> StreamId {
+    let class = match class {
+        IoClass::HostRead | IoClass::HostWrite => 0,
+        IoClass::Cleaner | IoClass::Migration => 1,
+        IoClass::Metadata => 2,
+    };
+    StreamId(owner.0.wrapping_mul(3).wrapping_add(class))
 }
 
 impl Core {
@@ -46,6 +56,9 @@ impl Core {
             Operation::Erase { .. } => 0,
         };
         let owner = op.owner;
+        if (kind.appends() || kind == Kind::Header) && self.header_pages > 0 {
+            media.place(self.address(block), stream_of(owner, class));
+        }
         op.queued = now;
         let at = self.queues.ops.add(op);
         let state = &mut self.blocks[block];

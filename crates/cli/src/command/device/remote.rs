@@ -139,6 +139,8 @@ pub struct Facts {
     takes_discard: bool,
     /// What its zones are, if it is zoned.
     zones: Option<Zones>,
+    /// Placement handles (FDP) that it has to choose among; 0: none.
+    placement_handles: u16,
 }
 
 #[derive(Serialize)]
@@ -185,6 +187,9 @@ impl Facts {
             ("discards", yes(self.takes_discard)),
         ];
         rows.extend(self.zones.as_ref().map(|zones| ("zoned", zones.words())));
+        if self.placement_handles > 0 {
+            rows.push(("placement handles", self.placement_handles.to_string()));
+        }
         rows
     }
 }
@@ -193,10 +198,20 @@ impl Facts {
     /// Of one that was connected to.
     pub fn of(remote: &Remote) -> Facts {
         let (facts, zoning) = (remote.facts().clone(), remote.zoning().ok().flatten());
-        let RemoteFacts { size_bytes, has_volatile_cache, takes_discard, model, serial, .. } = facts;
+        let RemoteFacts { size_bytes, has_volatile_cache, takes_discard, model, serial, handles, .. } = facts;
         let nguid = facts.nguid.iter().map(|byte| format!("{byte:02x}")).collect();
         let (block_bytes, zones) = (facts.lba_bytes, zoning.map(Zones::of));
-        Facts { model, serial, nguid, size_bytes, block_bytes, has_volatile_cache, takes_discard, zones }
+        Facts {
+            model,
+            serial,
+            nguid,
+            size_bytes,
+            block_bytes,
+            has_volatile_cache,
+            takes_discard,
+            zones,
+            placement_handles: handles,
+        }
     }
 }
 

@@ -1,0 +1,139 @@
+//! What a namespace is asked before it is written to, after each claim: which placement handles it has, and how its zones are. Only the target knows
+//! where write pointers are.
+
+use diecut_initiator::zoned::{ZoneFacts, ZonedNamespace};
+use diecut_media::{Zone, ZoneCondition};
+use diecut_nvme::fdp::{HandleStatus, IoManagementReceive, STATUS_HEADER_SIZE_BYTES, parse_status};
+use diecut_nvme::opcode::io as opcode;
+use diecut_nvme::zns::zone_state;
+use diecut_nvme::{Status, SubmissionEntry};
+use diecut_units::Buffer;
+
+/// Placement identifiers that are asked for at most.
+const PIDS_MAX: usize = 1024;
+
+/// What there is to ask of a namespace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// What its zones are, if it is zoned.
+    pub zoned: Option<ZonedNamespace>,
+    /// Whether it may have placement handles.
+    pub may_place: bool,
+}
+
+/// Questions that are under way, one after the other.
+#[derive(Debug)]
+pub(crate) struct Looking {
+    look: Look,
+    found: Found,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Placement identifiers of each handle, one for each reclaim group.
+    pub pids: Vec<Vec<u16>>,
+    /// All zones, from the first one on.
+    pub zones: Vec<Zone>,
+}
+
+impl Looking {
+    pub fn new(look: Look) -> Looking {
+        Looking { look, found: Found::default() }
+    }
+
+    /// The next command: the entry, what it carries, and what it brings at most. `None` when all is told.
+    pub fn ask(&self, nsid: u32, transfer_bytes_max: u32) -> Option<(SubmissionEntry, Option<Buffer>, u32)> {
+        if self.look.may_place {
+            let all = STATUS_HEADER_SIZE_BYTES + PIDS_MAX * HandleStatus::SIZE_BYTES;
+            let length_bytes = (all as u32).min(transfer_bytes_max);
+            let code = opcode::IO_MANAGEMENT_RECEIVE;
+            let mut entry = SubmissionEntry { opcode: code, nsid: nsid.into(), ..SubmissionEntry::default() };
+            let operation = IoManagementReceive::HANDLE_STATUS;
+            let length = u64::from(length_bytes);
+            IoManagementReceive { operation, specific: 0, length_bytes: length }.encode(&mut entry);
+            return Some((entry, None, length_bytes));
+        }
+        let zoned = self.look.zoned?;
+        let first = self.found.zones.len() as u32;
+        let left = zoned.zones.checked_sub(first).filter(|left| *left > 0)?;
+        let command = zoned.report(first, zoned.zones_per_report(transfer_bytes_max).clamp(1, left));
+        Some((command.entry, command.data, command.expected_bytes))
+    }
+
+    /// The command was answered.
+    ///
+    /// # Errors
+    /// In words, if zones are not told.
+    pub fn take(&mut self, status: Status, bytes: &[u8]) -> Result<(), String> {
+        if std::mem::take(&mut self.look.may_place) {
+            // A namespace without handles, or one whose group has them disabled, says an error.
+            let told = if status.is_success() { parse_status(bytes).unwrap_or_default() } else { Vec::new() };
+            self.found.pids = by_handle(&told);
+            return Ok(());
+        }
+        if !status.is_success() {
+            return Err(status.to_string());
+        }
+        let zoned = self.look.zoned.expect("it was asked about");
+        let told = zoned.zones_of(bytes);
+        let numbers = self.found.zones.len() as u32..;
+        if told.is_empty() || !told.iter().zip(numbers).all(|(zone, number)| zone.zone == number) {
+            return Err("it tells of others".to_owned());
+        }
+        self.found.zones.extend(told.iter().map(|zone| known(&zoned, zone)));
+        Ok(())
+    }
+
+    /// All that was told.
+    pub fn into_found(self) -> Found {
+        self.found
+    }
+}
+
+/// Descriptors come in the order of placement handles, and for each of them in that of reclaim groups. One handle keeps nothing apart.
+fn by_handle(told: &[HandleStatus]) -> Vec<Vec<u16>> {
+    let same = |one: &HandleStatus, next: &HandleStatus| one.handle == next.handle;
+    let pids = |of: &[HandleStatus]| of.iter().map(|status| status.pid.get()).collect();
+    let handles: Vec<Vec<u16>> = told.chunk_by(same).map(pids).collect();
+    if handles.len() > 1 { handles } else { Vec::new() }
+}
+
+fn known(namespace: &ZonedNamespace, zone: &ZoneFacts) -> Zone {
+    let lba = u64::from(namespace.lba_bytes);
+    let offset = u64::from(zone.zone) * namespace.zone_size_lbas * lba;
+    Zone {
+        offset,
+        capacity_bytes: zone.capacity_lbas * lba,
+        write_pointer: offset + zone.written_lbas * lba,
+        condition: match zone.state {
+            zone_state::EMPTY => ZoneCondition::Empty,
+            zone_state::IMPLICITLY_OPEN | zone_state::EXPLICITLY_OPEN | zone_state::CLOSED => {
+                ZoneCondition::Active
+            }
+            zone_state::FULL => ZoneCondition::Full,
+            zone_state::READ_ONLY => ZoneCondition::ReadOnly,
+            _ => ZoneCondition::Offline,
+        },
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: a handle has an identifier in each reclaim group, and a namespace with one handle has none to choose.
+    #[test]
+    fn identifiers_are_told_by_handle() {
+        let status = |pid, handle| HandleStatus::new(pid, handle, 0);
+        let told = [status(0, 4), status(0x100, 4), status(1, 2), status(0x101, 2)];
+        assert_eq!(by_handle(&told), [[0, 0x100], [1, 0x101]]);
+        assert!(by_handle(&told[..2]).is_empty() && by_handle(&[]).is_empty());
+        let mut looking = Looking::new(Look { zoned: None, may_place: true });
+        let (entry, _, expected_bytes) = looking.ask(3, 1 << 20).unwrap();
+        assert_eq!((entry.opcode, entry.nsid.get(), entry.cdw10.get()), (0x12, 3, 1));
+        assert_eq!((expected_bytes, entry.cdw11.get()), (16 + 32 * 1024, (16 + 32 * 1024) / 4 - 1));
+        assert_eq!(looking.take(Status::FDP_DISABLED, &[]), Ok(()), "it places nothing then");
+        assert!(looking.ask(3, 1 << 20).is_none() && looking.into_found().pids.is_empty());
+    }
+}
