@@ -45,6 +45,7 @@ fn a_pool_on_zones_of_a_target() {
     assert_eq!(known[0]["zones"]["zones"], 240, "{known}");
     assert_eq!(known[0]["zones"]["active_max"], 14, "{known}");
     assert_eq!(known[0]["label"]["lanes"], 1, "{known}");
+    assert_eq!(known[0]["health"]["warnings"], serde_json::json!([]), "{known}");
 
     let address = far.address();
     let setup = format!(
@@ -55,6 +56,8 @@ fn a_pool_on_zones_of_a_target() {
     );
     std::fs::write(own.join("setup.toml"), setup).unwrap();
     let mut server = Server::in_folder(&own, &[]);
+    let health = || ask(&own, &["status"])["devices"][0]["health"]["used_percent"].as_u64();
+    wait_for(|| "nobody asks the target how it is", || health().map(drop));
     let (mut known, mut random) = (Known::new(LBAS), Random::of(11));
     let check = |known: &mut Known, server: &Server, what: &str| {
         known.check(&mut Host::connect(server.socket_address(), "b").unwrap(), what);

@@ -5,7 +5,10 @@ use diecut_devices::local::smart_log;
 use diecut_nvme::log_page::{
     SmartLog, WARNING_READ_ONLY, WARNING_RELIABILITY, WARNING_SPARE, WARNING_TEMPERATURE,
 };
+use diecut_reactor::{RemoteClient, RemoteTarget};
+use diecut_remote::{ClaimKind, RemoteParameters};
 use diecut_spec::Size;
+use diecut_units::Span;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -14,6 +17,8 @@ use std::time::Duration;
 
 /// Between two questions: what is asked changes over hours, and drives may put other commands off while they answer.
 const EVERY: Duration = Duration::from_secs(60);
+/// How long is waited for a target: the end of a server waits for the question that is under way.
+const TARGET_PATIENCE: Span = Span::from_secs(2);
 /// Bytes of a unit of the counts of data.
 const DATA_UNIT_BYTES: u128 = 512_000;
 /// Zero degrees Celsius, in whole kelvins as the specification has them.
@@ -70,12 +75,52 @@ fn worse(before: Option<&DriveHealth>, now: &DriveHealth) -> Vec<String> {
     words
 }
 
+/// Whom to ask.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file or a block device of this machine.
+    File(Arc<File>),
+    /// The controller of a namespace.
+    Target(Arc<RemoteTarget>),
+}
+
+impl Source {
+    fn ask(&self) -> Option<DriveHealth> {
+        match self {
+            Source::File(file) => of_file(file),
+            Source::Target(target) => of_target(target),
+        }
+    }
+
+    /// Rounds of which one asks: a target is connected to for each question, and says so in its log.
+    fn rounds(&self) -> u64 {
+        match self {
+            Source::File(_) => 1,
+            Source::Target(_) => 10,
+        }
+    }
+}
+
+/// Over a connection of its own, which claims nothing; nothing where the target is not there, or says nothing.
+fn of_target(target: &RemoteTarget) -> Option<DriveHealth> {
+    let mut target = target.clone();
+    let served = target.parameters;
+    target.parameters = RemoteParameters {
+        // Another host than the one that serves it.
+        life: !served.life,
+        kind: ClaimKind::Look,
+        known: None,
+        patience: Some(TARGET_PATIENCE),
+        ..served
+    };
+    RemoteClient::connect(target).ok()?.facts().health.as_ref().map(of)
+}
+
 /// A drive that is watched.
 struct Watched {
     /// What it is called in reports.
     name: String,
-    /// What is asked.
-    file: Arc<File>,
+    source: Source,
 }
 
 /// What drives last said, in the order of the server's devices.
@@ -105,11 +150,11 @@ impl Watch {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(drives: impl IntoIterator<Item = Option<(String, Arc<File>)>>) -> std::io::Result<Watch> {
+    pub fn start(drives: impl IntoIterator<Item = Option<(String, Source)>>) -> std::io::Result<Watch> {
         let drives =
-            drives.into_iter().map(|drive| drive.map(|(name, file)| Watched { name, file })).collect();
+            drives.into_iter().map(|drive| drive.map(|(name, source)| Watched { name, source })).collect();
         let health = Health::default();
-        let mut round = Round { drives, health: health.clone() };
+        let mut round = Round { number: 0, drives, health: health.clone() };
         let (stop, stopped) = channel();
         let are_any = round.drives.iter().any(Option::is_some);
         let spawn =
@@ -132,6 +177,7 @@ impl Drop for Watch {
 }
 
 struct Round {
+    number: u64,
     drives: Vec<Option<Watched>>,
     health: Health,
 }
@@ -146,7 +192,8 @@ impl Round {
                 said.push(None);
                 continue;
             };
-            let now = of_file(&drive.file);
+            let is_due = self.number.is_multiple_of(drive.source.rounds());
+            let now = if is_due { drive.source.ask() } else { None };
             let before = before.get(at).and_then(Option::as_ref);
             for words in now.iter().flat_map(|now| worse(before, now)) {
                 tracing::warn!(device = drive.name, "the drive tells of its health: {words}");
@@ -154,6 +201,7 @@ impl Round {
             // One that fails to answer once is what it was.
             said.push(now.or_else(|| before.cloned()));
         }
+        self.number += 1;
         let says_something = said.iter().any(Option::is_some);
         *self.health.0.lock().expect("who reads it does not panic") = said;
         says_something
@@ -210,7 +258,7 @@ mod test {
     #[test]
     fn files_say_nothing_and_are_not_asked_again() {
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let watched = ("one".to_owned(), Arc::clone(&file));
+        let watched = ("one".to_owned(), Source::File(Arc::clone(&file)));
         let mut watch = Watch::start([None, Some(watched)]).unwrap();
         // It ends by itself.
         watch.thread.take().expect("a file may be one of a drive").join().unwrap();

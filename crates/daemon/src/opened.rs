@@ -2,6 +2,7 @@
 
 use crate::error::warn;
 use crate::folder::Unfinished;
+use crate::health::Source;
 use crate::http::DeviceTraits;
 use crate::remote::Claim;
 use diecut_api::difference::Difference;
@@ -10,7 +11,6 @@ use diecut_devices::{Device, Options};
 use diecut_reactor::IoFile;
 use diecut_shard::Nonces;
 use diecut_units::Geometry;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -88,10 +88,14 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Its name, and the drive of this machine that it lies on, if it does.
-    pub fn drive(&self) -> Option<(String, Arc<File>)> {
-        let IoFile::Ring(file, _) = self.io.as_ref()? else { return None };
-        Some((self.shown.name.clone(), Arc::clone(file)))
+    /// Its name, and who says how the drive is that it lies on, if it lies on one.
+    pub fn drive(&self) -> Option<(String, Source)> {
+        let source = match self.io.as_ref()? {
+            IoFile::Ring(file, _) => Source::File(Arc::clone(file)),
+            IoFile::Remote(target) => Source::Target(Arc::clone(target)),
+            _ => return None,
+        };
+        Some((self.shown.name.clone(), source))
     }
 }
 

@@ -5,12 +5,13 @@ use crate::error::HostError;
 use crate::facts::{ControllerFacts, NamespaceFacts};
 use crate::queue_pair::{QueuePair, QueueParameters};
 use crate::zoned::ZonedNamespace;
-use diecut_nvme::admin::Identify;
+use diecut_nvme::admin::{GetLogPage, Identify};
 use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
 use diecut_nvme::identify::{
     CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, cns, parse_namespace_descriptors, parse_namespace_list,
 };
+use diecut_nvme::log_page::{SmartLog, lid};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
 use diecut_nvme::zns::CSI_ZONED;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
@@ -32,6 +33,8 @@ enum Stage {
     /// The same: what its zones are.
     Zones(usize),
     Queues,
+    /// What the controller says of its health.
+    Health,
     Ready,
     /// A reset: EN goes to 0, RDY follows, and the bring-up comes again.
     Disable,
@@ -56,6 +59,7 @@ pub struct Admin {
     stage: Stage,
     facts: ControllerFacts,
     wanted_io_queues: u16,
+    wants_health: bool,
     page: Vec<u8>,
     /// Identify Namespace of the namespace that is asked about.
     namespace_page: Vec<u8>,
@@ -108,6 +112,7 @@ impl Admin {
             stage: Stage::Connecting,
             facts: ControllerFacts::default(),
             wanted_io_queues: io_queues,
+            wants_health: false,
             page: Vec::new(),
             namespace_page: Vec::new(),
             namespace_ids: Vec::new(),
@@ -117,6 +122,11 @@ impl Admin {
             keep_alive_under_way: false,
             has_failed: false,
         }
+    }
+
+    /// The same, and the controller is asked how it is, too: [`ControllerFacts::health`].
+    pub fn with_health(self) -> Admin {
+        Admin { wants_health: true, ..self }
     }
 
     /// What the controller is and has, once it is ready.
@@ -294,6 +304,14 @@ impl Admin {
                 SetFeatures { feature: fid::NUMBER_OF_QUEUES, save: false, value }.encode(&mut entry);
                 self.send(entry, 0);
             }
+            Stage::Health => {
+                let code = opcode::admin::GET_LOG_PAGE;
+                // Of the controller as a whole.
+                let mut entry =
+                    SubmissionEntry { opcode: code, nsid: u32::MAX.into(), ..SubmissionEntry::default() };
+                GetLogPage::of(lid::SMART, size_of::<SmartLog>() as u64).encode(&mut entry);
+                self.send(entry, size_of::<SmartLog>() as u32);
+            }
             Stage::ShuttingDown => {
                 // SHN is bits 15:14 of CC.
                 let value = enable | u32::from(shutdown::NORMAL) << 14;
@@ -316,12 +334,13 @@ impl Admin {
             Stage::Descriptors(_) => "Identify Namespace Identification Descriptor list",
             Stage::Zones(_) => "Identify I/O Command Set specific Namespace (zoned)",
             Stage::Queues => "Set Features Number of Queues",
+            Stage::Health => "Get Log Page SMART / Health Information",
             Stage::ShuttingDown | Stage::AwaitShutDown => "shutdown",
             Stage::Connecting | Stage::Ready | Stage::Down => return Ok(()),
         };
         let failed = |status| Err(HostError::BringUp { what, status });
         // Controllers before NVMe 1.3 have no such list, and one command set. A namespace that nobody asks for may say what it likes of its zones.
-        let is_optional = matches!(self.stage, Stage::Descriptors(_) | Stage::Zones(_));
+        let is_optional = matches!(self.stage, Stage::Descriptors(_) | Stage::Zones(_) | Stage::Health);
         if !completion.status.is_success() && !is_optional {
             return failed(completion.status);
         }
@@ -395,6 +414,10 @@ impl Admin {
                 let given = completion.result as u32;
                 let given = (given & 0xFFFF).min(given >> 16) as u16;
                 self.facts.io_queues = given.saturating_add(1).min(self.wanted_io_queues);
+                self.go(if self.wants_health { Stage::Health } else { Stage::Ready });
+            }
+            Stage::Health => {
+                self.facts.health = SmartLog::read_from_bytes(&self.page).ok();
                 self.go(Stage::Ready);
             }
             Stage::Disable => {

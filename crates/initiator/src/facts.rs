@@ -5,6 +5,7 @@ use diecut_nvme::identify::{
     CSI_NVM, CTRATT_DATA_PLACEMENT, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
     ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
 };
+use diecut_nvme::log_page::SmartLog;
 use diecut_nvme::tcp::CapsuleCommand;
 use zerocopy::FromBytes;
 
@@ -58,6 +59,8 @@ pub struct ControllerFacts {
     pub takes_reservations: bool,
     /// Whether it may place data by handle (FDP).
     pub may_place: bool,
+    /// What it says of its health, if it was asked and says anything.
+    pub health: Option<SmartLog>,
     /// Model number.
     pub model: String,
     /// Serial number.

@@ -1,4 +1,4 @@
-use crate::claim::{Claim, Next};
+use crate::claim::{Claim, ClaimKind, Next};
 use crate::error::RemoteError;
 use crate::facts::{Learned, RemoteFacts, RemoteParameters};
 use crate::look::{Found, Look, Looking};
@@ -222,7 +222,9 @@ impl RemoteDrive {
                 let RemoteParameters { host, subsystem, keep_alive, .. } = self.parameters.clone();
                 let admin = QueueParameters::admin(host, host_id, subsystem);
                 let keep_alive_ms = u32::try_from(keep_alive.0 / 1_000_000).unwrap_or(u32::MAX);
-                self.admin = Some(Admin::new(QueueParameters { keep_alive_ms, ..admin }, 1));
+                let admin = Admin::new(QueueParameters { keep_alive_ms, ..admin }, 1);
+                let only_looks = self.parameters.kind == ClaimKind::Look;
+                self.admin = Some(if only_looks { admin.with_health() } else { admin });
                 self.phase = Phase::Admin;
             }
             Stream::Io => {

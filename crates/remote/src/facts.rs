@@ -8,6 +8,7 @@ use diecut_initiator::{ControllerFacts, NamespaceFacts};
 use diecut_media::Zone;
 use diecut_nvme::QualifiedName;
 use diecut_nvme::identify::CSI_NVM;
+use diecut_nvme::log_page::SmartLog;
 use diecut_nvme::zns::CSI_ZONED;
 use diecut_units::{Span, Time};
 
@@ -88,6 +89,8 @@ pub struct RemoteFacts {
     pub zones: Option<RemoteZones>,
     /// Placement handles that it has, as it was up last; 0: it places nothing.
     pub handles: u16,
+    /// What its controller says of its health, where it is only looked at.
+    pub health: Option<SmartLog>,
 }
 
 /// What the zones of a namespace are.
@@ -168,6 +171,7 @@ impl Learned {
             is_write_protected: namespace.is_write_protected,
             zones: zoned.as_ref().map(RemoteZones::of),
             handles: 0,
+            health: controller.health.clone(),
         };
         Ok(Learned { facts, reservations, look: Look { zoned, may_place: controller.may_place } })
     }

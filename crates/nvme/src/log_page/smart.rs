@@ -12,7 +12,7 @@ pub const WARNING_RELIABILITY: u8 = 1 << 2;
 pub const WARNING_READ_ONLY: u8 = 1 << 3;
 
 /// SMART / health information, LID 02h, 512 bytes (Base 2.0 section 5.16.1.3, figure 207).
-#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SmartLog {
     /// Bit 0: spare below threshold; 2: reliability degraded; 3: read only.

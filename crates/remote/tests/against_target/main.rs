@@ -151,6 +151,7 @@ fn a_namespace_is_one_servers() {
     let mut looking = Line::of(&server, look, 5);
     looking.run(RemoteDrive::is_up);
     assert_eq!(looking.remote.held_by(), Some(1 << 32 | 5));
+    assert!(looking.remote.facts().unwrap().health.is_some(), "its controller says how it is");
     assert_eq!(read(&mut looking), [1; 8192]);
     assert_eq!(write(&mut first, 2), Ok(()));
     first.remote.release();
@@ -297,6 +298,7 @@ fn a_target_that_is_not_there_is_waited_for() {
         is_write_protected: false,
         zones: None,
         handles: 0,
+        health: None,
     };
     assert_eq!(line.remote.facts(), Some(&facts));
     line.is_unreachable = true;

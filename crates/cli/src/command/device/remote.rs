@@ -1,11 +1,12 @@
 //! `diecut device` on namespaces of NVMe/TCP targets.
 
 use super::identified::{Identified, Looked};
-use super::{Cut, complain, yes};
+use super::{Cut, complain, health, yes};
 use crate::print;
 use clap::Args;
 use diecut_api::place::Place;
 use diecut_api::setup::RemoteDevice;
+use diecut_api::status::DriveHealth;
 use diecut_daemon::error::ServeError;
 use diecut_daemon::remote::{Remote, RemoteHost, release};
 use diecut_devices::Zoning;
@@ -141,6 +142,8 @@ pub struct Facts {
     zones: Option<Zones>,
     /// Placement handles (FDP) that it has to choose among; 0: none.
     placement_handles: u16,
+    /// What its controller says of its health, if it says anything.
+    pub health: Option<DriveHealth>,
 }
 
 #[derive(Serialize)]
@@ -190,6 +193,7 @@ impl Facts {
         if self.placement_handles > 0 {
             rows.push(("placement handles", self.placement_handles.to_string()));
         }
+        rows.extend(self.health.iter().flat_map(health::rows));
         rows
     }
 }
@@ -201,6 +205,7 @@ impl Facts {
         let RemoteFacts { size_bytes, has_volatile_cache, takes_discard, model, serial, handles, .. } = facts;
         let nguid = facts.nguid.iter().map(|byte| format!("{byte:02x}")).collect();
         let (block_bytes, zones) = (facts.lba_bytes, zoning.map(Zones::of));
+        let health = facts.health.as_ref().map(diecut_daemon::health::of);
         Facts {
             model,
             serial,
@@ -211,6 +216,7 @@ impl Facts {
             takes_discard,
             zones,
             placement_handles: handles,
+            health,
         }
     }
 }
