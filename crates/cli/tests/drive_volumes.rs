@@ -87,21 +87,45 @@ impl Bench {
         bench
     }
 
-    /// One drive of three lanes, which shards can divide, with a tenant on each of two.
-    fn divided(seed: u64) -> Bench {
+    /// Drives of three lanes, which shards can divide, and the devices of each tenant's vSSD. The first shard keeps two lanes of each drive.
+    fn divided(seed: u64, drives: usize, tenants: &[(&str, &str)]) -> Bench {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::create_dir(folder.path().join("disks")).unwrap();
-        let disks = vec![("drive-a".to_owned(), 300 << 20)];
+        let names = TENANTS[..drives].iter().map(|drive| format!("drive-{drive}"));
+        let disks = names.clone().map(|name| (name, 300 << 20)).collect();
         let mounted = Mounted::new(
             &folder.path().join("disks"),
             &Options { drives: disks, seed, ..Options::default() },
         );
-        let tenants = ["a", "b"].map(|tenant| TENANT.replace("DEVICE", "\"drive-a\"").replace('$', tenant));
-        let setup = DEVICE.replace('$', "a") + &tenants.concat();
-        std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
+        let devices = TENANTS[..drives].iter().map(|drive| DEVICE.replace('$', drive));
+        let tenants = tenants.iter().map(|(tenant, on)| TENANT.replace("DEVICE", on).replace('$', tenant));
+        std::fs::write(folder.path().join("setup.toml"), devices.chain(tenants).collect::<String>()).unwrap();
         let bench = Bench { mounted: mounted.unwrap(), folder };
-        done(bench.path(), &["device", "format", "--erase-block", "1M", "--lanes", "3", "disks/drive-a"]);
+        let paths: Vec<String> = names.map(|name| format!("disks/{name}")).collect();
+        let mut format = vec!["device", "format", "--erase-block", "1M", "--lanes", "3"];
+        format.extend(paths.iter().map(String::as_str));
+        done(bench.path(), &format);
         bench
+    }
+
+    /// Asks a server that runs there.
+    fn ask(&self, arguments: &[&str]) -> serde_json::Value {
+        let said = done(self.path(), &[&["--socket", "control.sock", "--json"], arguments].concat());
+        serde_json::from_str(&said).unwrap()
+    }
+
+    /// The shard of each vSSD, in the order of their names.
+    fn homes(&self) -> Vec<u64> {
+        let status = self.ask(&["status"]);
+        let vssds = status["vssds"].as_array().unwrap().iter();
+        vssds.map(|vssd| vssd["placement"]["shard"].as_u64().unwrap()).collect()
+    }
+
+    /// That a server with so many shards is refused, and why.
+    fn is_refused(&self, shards: &str, why: &[&str]) {
+        let serve = ["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards"];
+        let shown = served::refused(self.path(), &[&serve[..], &[shards]].concat());
+        served::assert_says(&shown, why);
     }
 
     fn path(&self) -> &Path {
@@ -113,8 +137,8 @@ impl Bench {
     }
 }
 
-/// Lives of a server, each ended by a cut of all disks at some command to one of them, while one of the tenants works.
-fn lives(bench: &Bench, tenants: &[&str], cuts: u32, start: Start) {
+/// Lives of a server, each ended by a cut of all disks at some command to one of them, while one of the tenants works. What the hosts know then.
+fn lives(bench: &Bench, tenants: &[&str], cuts: u32, start: Start) -> Vec<Known> {
     let mut random = Random::of(bench.disks().seed());
     let mut known: Vec<Known> = tenants.iter().map(|_| Known::new(LBAS)).collect();
     for life in 0..=cuts {
@@ -140,6 +164,7 @@ fn lives(bench: &Bench, tenants: &[&str], cuts: u32, start: Start) {
     }
     let flushes: u32 = known.iter().map(Known::flushes).sum();
     assert!(flushes > cuts, "{flushes} flushes were answered");
+    known
 }
 
 /// Goal: what a host flushed is there after every cut of the power, and a disk that lies about flushes is found out within five. Method: the shipped
@@ -149,12 +174,13 @@ fn volumes_on_a_drive_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    lives(&Bench::new(31, 1), tenants(1), depth(6, 50), |_| &[]);
+    drop(lives(&Bench::new(31, 1), tenants(1), depth(6, 50), |_| &[]));
     let lying = Bench::new(32, 1);
     lying.disks().lie(true);
-    let is_seen =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lives(&lying, tenants(1), 5, |_| &[])))
-            .is_err();
+    let is_seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        drop(lives(&lying, tenants(1), 5, |_| &[]))
+    }))
+    .is_err();
     assert!(is_seen, "flushes did nothing");
 }
 
@@ -164,7 +190,7 @@ fn volumes_on_two_drives_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    lives(&Bench::new(33, 2), tenants(2), depth(4, 50), |_| &[]);
+    drop(lives(&Bench::new(33, 2), tenants(2), depth(4, 50), |_| &[]));
 }
 
 /// Goal: the same of a drive that shards divide, whose number changes from life to life.
@@ -173,21 +199,46 @@ fn volumes_on_a_divided_drive_outlive_the_power() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    let bench = Bench::divided(34);
+    let bench = Bench::divided(34, 1, &[("a", "\"drive-a\""), ("b", "\"drive-a\"")]);
     let start: Start = |life| if life % 3 == 2 { &[] } else { &["--shards", "2"] };
-    lives(&bench, &["a", "b"], depth(5, 50), start);
+    drop(lives(&bench, &["a", "b"], depth(5, 50), start));
     let server = Server::in_folder(bench.path(), &["--shards", "2"]);
-    let ask = |arguments: &[&str]| {
-        done(bench.path(), &[&["--socket", "control.sock", "--json"], arguments].concat())
-    };
-    let status: serde_json::Value = serde_json::from_str(&ask(&["status"])).unwrap();
-    let homes =
-        status["vssds"].as_array().unwrap().iter().map(|vssd| vssd["placement"]["shard"].as_u64().unwrap());
-    assert_eq!(homes.collect::<std::collections::BTreeSet<_>>().len(), 2, "{status}");
+    let homes = bench.homes();
+    assert!(homes.contains(&0) && homes.contains(&1), "{homes:?}");
     drop(server);
-    let shown = served::refused(
-        bench.path(),
-        &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards", "3"],
-    );
-    served::assert_says(&shown, &["server.shards = 3", "the first shard keeps 2", "use 2 or fewer"]);
+    bench.is_refused("3", &["server.shards = 3", "the first shard keeps 2", "use 2 or fewer"]);
+}
+
+/// Goal: the same of two drives that shards divide, with a vSSD on each, and one that has parts on both; and what has parts on both moves from shard
+/// to shard and back while its host is connected.
+#[test]
+fn volumes_on_two_divided_drives_outlive_the_power() {
+    if !needs::are_there(&needs::fuse()) {
+        return;
+    }
+    let on = [("a", "\"drive-a\""), ("wide", r#"["drive-b", "drive-a"]"#), ("b", "\"drive-b\"")];
+    let bench = Bench::divided(35, 2, &on);
+    let start: Start = |life| match life % 3 {
+        0 => &["--shards", "2"],
+        1 => &["--shards", "3"],
+        _ => &[],
+    };
+    let known = &mut lives(&bench, &["a", "wide", "b"], depth(6, 50), start)[1];
+    let server = Server::in_folder(bench.path(), &["--shards", "3"]);
+    let mut host = Host::connect(server.socket_address(), "wide").unwrap();
+    let mut random = Random::of(36);
+    let [.., home] = bench.homes()[..] else { panic!("three vSSDs are there") };
+    assert!(home > 0, "the first shard has it");
+    for to in ["0", "2", "1", "0"] {
+        bench.ask(&["tenant", "move", "wide", "--shard", to]);
+        assert_eq!(bench.homes()[2].to_string(), to);
+        known.work(&mut host, &mut random, 40).unwrap();
+        known.check(&mut host, &format!("on shard {to}"));
+    }
+    drop(host);
+    server.kill();
+    let server = Server::in_folder(bench.path(), &["--shards", "2"]);
+    known.check(&mut Host::connect(server.socket_address(), "wide").unwrap(), "in the next life");
+    drop(server);
+    bench.is_refused("4", &["server.shards = 4", "these have 6", "keeps 4", "use 3 or fewer"]);
 }

@@ -361,7 +361,7 @@ fn pools_that_are_not_whole_are_refused_by_name() {
         folder,
         &["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0", "--shards", "2"],
     );
-    assert_says(&said, &["a, b, c are served by one shard", "set it to 1"]);
+    assert_says(&said, &["server.shards = 2", "these have 12", "keeps 12", "use 1 or fewer", "--lanes"]);
     // A whole format, or none: the second one is not free, so the first one is not touched.
     let before = std::fs::read(folder.join("drive-d")).unwrap();
     std::fs::write(folder.join("drive-e"), [b"XFSB".as_slice(), &[0; 1 << 20]].concat()).unwrap();

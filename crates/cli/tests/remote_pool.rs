@@ -236,7 +236,7 @@ fn a_start_that_fails_keeps_no_namespace() {
     bench.is_free(0);
     bench.is_free(1);
     let said = refused(&bench.own, &[&SERVE[..], &["--shards", "2"]].concat());
-    assert_says(&said, &["near, one, two are served by one shard"]);
+    assert_says(&said, &["one is served by one shard", "server.shards = 2", "set it to 1"]);
     targets[1].take().unwrap().kill();
     std::fs::rename(bench.own.join("drive"), bench.own.join("away")).unwrap();
     bench.set_up(&["near", "one", "two"], &[tenant("wide", "\"one\"")]);

@@ -20,13 +20,11 @@ use uuid::Uuid;
 /// # Errors
 /// Names the drive, what is wrong with it, and what to do.
 pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError> {
-    let is_divided = matches!(wanted, [Drive::Local(_)]);
-    if setup.server.shards != 1 && !is_divided {
-        let names: Vec<String> = wanted.iter().map(|one| one.shown_name()).collect();
+    let remote = wanted.iter().find(|one| matches!(one, Drive::Remote(_)));
+    if let Some(remote) = remote.filter(|_| setup.server.shards != 1) {
         return Err(ServeError::Setup(format!(
-            "{} {} served by one shard, but server.shards = {}: set it to 1 (several shards divide a single drive of this machine)",
-            names.join(", "),
-            if names.len() == 1 { "is" } else { "are" },
+            "{} is served by one shard, and all devices beside it, but server.shards = {}: set it to 1 (several shards divide drives of this machine)",
+            remote.shown_name(),
             setup.server.shards
         )));
     }

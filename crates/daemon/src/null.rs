@@ -22,7 +22,7 @@ pub fn serve_null(
     shards: u16,
     announce: impl FnOnce(&str),
 ) -> Result<(), ServeError> {
-    check_shards(shards, u16::MAX, 0)?;
+    check_shards(shards, &[(u16::MAX, 0)])?;
     let listen = crate::addresses::resolve("--listen", listen)?;
     for nqn in nqns {
         if !diecut_shard::null::is_name(nqn) {

@@ -5,7 +5,7 @@ use diecut_api::panics::{Fence, Panic, PanicReport};
 use diecut_devices::{Backing, Device, Options};
 use diecut_reactor::{Again, Alone, Fallen, IoFile, Make, Revival, Untold};
 use diecut_shard::panics::{PanicBook, PanicRecord, Verdict};
-use diecut_shard::{DeviceConfig, DeviceIndex, Seat, Shard, ShardConfig, divide};
+use diecut_shard::{DeviceConfig, DeviceIndex, Shard, ShardConfig, divide, divide_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -141,10 +141,18 @@ pub fn plant(config: &mut ShardConfig) {
 #[cfg(not(debug_assertions))]
 pub fn plant(_: &mut ShardConfig) {}
 
-/// The only shard over several devices, to be made on its own thread.
-pub fn make_over(devices: Vec<(Device, DeviceConfig)>, config: &ShardConfig) -> Make<Shard<Device>> {
-    let config = config.clone();
-    Box::new(move |now| Shard::over(devices, config, Seat::ONLY, now))
+/// Shards over several devices, each to be made on its own thread.
+pub fn makes_over(
+    devices: Vec<(Device, DeviceConfig)>,
+    shards: u16,
+    config: &ShardConfig,
+) -> Vec<Make<Shard<Device>>> {
+    let (devices, configs): (Vec<Device>, Vec<DeviceConfig>) = devices.into_iter().unzip();
+    let make = divide_all(devices, shards).into_iter().map(|(seat, parts)| {
+        let (config, parts) = (config.clone(), parts.into_iter().zip(configs.clone()).collect());
+        Box::new(move |now| Shard::over(parts, config, seat, now)) as Make<Shard<Device>>
+    });
+    make.collect()
 }
 
 /// Shards over a device, each to be made on its own thread.

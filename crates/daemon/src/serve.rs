@@ -193,7 +193,7 @@ fn start(
         panics.fill(&mut first);
         let makes = match devices.len() {
             1 => panics::makes(devices.remove(0).0, shards, &first),
-            _ => vec![panics::make_over(devices, &first)],
+            _ => panics::makes_over(devices, shards, &first),
         };
         // A drive is opened again by the next process only.
         let revival = recipe.map(|options| panics::revival(panics.clone(), options, shards, config));
@@ -277,9 +277,9 @@ pub fn serve(
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let opened = device::open(wanted, setup, serve_options.file, serve_options.is_profile_named)?;
-    // Several devices are served by one shard.
-    let geometry = &opened.devices[0].cut.geometry;
-    check_shards(shards, geometry.channels, PoolConfig::suited_to(geometry).log_channels(geometry))?;
+    let geometries = opened.devices.iter().map(|one| &one.cut.geometry);
+    let lanes = geometries.map(|one| (one.channels, PoolConfig::suited_to(one).log_channels(one)));
+    check_shards(shards, &lanes.collect::<Vec<_>>())?;
     let (mut config, configs) = shards::config(setup, &opened)?;
     let AllOpened { devices: opened, missing, recipe, news, .. } = opened;
     let News { age, made: [mut image, pending], mark, differences } = news;

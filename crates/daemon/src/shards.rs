@@ -155,27 +155,33 @@ fn device_shaper(wanted: &diecut_api::setup::Pool, shards: u16) -> Result<Option
 /// Most shards of one server: more than cores of any machine it was tried on.
 const SHARDS_MAX: u16 = 256;
 
-/// Whether a device with so many channels can have so many shards. The first one keeps `kept` of the channels for itself.
-pub fn check_shards(shards: u16, channels: u16, kept: u16) -> Result<(), ServeError> {
+/// Whether devices can have so many shards. Of each: its channels, and how many of them the first shard keeps for itself.
+pub fn check_shards(shards: u16, devices: &[(u16, u16)]) -> Result<(), ServeError> {
     let refuse = |text: String| Err(ServeError::Setup(text));
     if shards == 0 || shards > SHARDS_MAX {
         return refuse(format!(
             "server.shards = {shards}: use 1 to {SHARDS_MAX}, at most one for each channel"
         ));
     }
-    if shards > channels {
+    let all = |of: &dyn Fn(&(u16, u16)) -> u16| devices.iter().map(|one| u32::from(of(one))).sum::<u32>();
+    let (channels, kept) = (all(&|(channels, _)| *channels), all(&|(_, kept)| *kept));
+    if u32::from(shards) > channels && kept == 0 {
         return refuse(format!(
             "server.shards = {shards}: a shard owns whole channels, and the device has {channels}; use {channels} or fewer"
         ));
     }
-    let most = channels.saturating_sub(kept).saturating_add(1).min(channels);
-    if shards > most {
-        return refuse(format!(
-            "server.shards = {shards}: a shard owns whole lanes of a drive, this one has {channels}, and the first shard keeps {kept} of them for the \
-             block states of all; use {most} or fewer, or format the drive with more lanes (--lanes)"
-        ));
+    let most = (channels.saturating_sub(kept) + 1).min(channels);
+    if u32::from(shards) <= most {
+        return Ok(());
     }
-    Ok(())
+    let (drives, these, format) = match devices {
+        [_] => ("a drive", "this one has", "format the drive"),
+        _ => ("drives", "these have", "format them"),
+    };
+    refuse(format!(
+        "server.shards = {shards}: a shard owns whole lanes of {drives}, {these} {channels}, and the first shard keeps {kept} of them for the \
+         block states of all; use {most} or fewer, or {format} with more lanes (--lanes)"
+    ))
 }
 
 /// A core for each shard, where each is to have one.
@@ -208,12 +214,20 @@ mod test {
     /// Goal: shards are as many as there are channels, but for those that the first one keeps of a drive.
     #[test]
     fn shards_are_as_many_as_channels_allow() {
-        for (channels, kept, most) in
-            [(1, 0, 1), (16, 0, 16), (u16::MAX, 0, 256), (2, 2, 1), (3, 2, 2), (16, 4, 13)]
-        {
-            assert!(check_shards(most, channels, kept).is_ok(), "{most} of {channels}");
-            let error = check_shards(most + 1, channels, kept).unwrap_err().to_string();
-            let words = if most == 256 { "use 1 to 256".to_owned() } else { format!("use {most} or fewer") };
+        let cases: &[(&[(u16, u16)], u16)] = &[
+            (&[(1, 0)], 1),
+            (&[(16, 0)], 16),
+            (&[(u16::MAX, 0)], 256),
+            (&[(2, 2)], 1),
+            (&[(3, 2)], 2),
+            (&[(16, 4)], 13),
+            (&[(2, 2), (1, 1)], 1),
+            (&[(3, 2), (1, 1), (16, 4)], 14),
+        ];
+        for (devices, most) in cases {
+            assert!(check_shards(*most, devices).is_ok(), "{most} of {devices:?}");
+            let error = check_shards(most + 1, devices).unwrap_err().to_string();
+            let words = if *most == 256 { "use 1 to 256".to_owned() } else { format!("use {most} or fewer") };
             assert!(error.contains(&words), "{error}");
         }
     }

@@ -29,13 +29,15 @@ impl<M: Divide> Shard<M> {
         assert!(placement.is_member(), "I-S35: the first shard begins anew with all others");
         let seat = Seat { index: placement.index, shards: placement.shards };
         let flash = self.here.plane.flash;
-        let own = flash.devices.into_vec().into_iter().next().expect("I-S37: a server has a device");
+        let mut devices = flash.devices.into_vec();
+        assert_eq!(devices.len(), 1, "I-S37: a device with protected memory is alone");
+        let own = devices.remove(0);
         let (mut media, duties) = (own.media, placement.duties);
         told.extend(placement.outgoing);
         let done = flash
             .foreign
             .into_iter()
-            .map(|(_, done)| (ShardIndex(0), ShardMessage(Message::MediaDone(done))));
+            .map(|(device, done)| (ShardIndex(0), ShardMessage(Message::MediaDone(device, done))));
         told.extend(done);
         let pool = PoolRemains::of(own.pool);
         let mut ruins = Ruins { pool, again: None };

@@ -1,12 +1,13 @@
 //! Where a new vSSD lives, and how it is made there.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::custody::{forget_vssd, take_back};
+use crate::custody::{self, forget_vssd, take_back};
 use crate::devices::{DeviceIndex, OwnDevice};
 use crate::job::{Job, Progress};
+use crate::lanes::{Lane, channels_on};
 use crate::ledger::{Held, HeldPart};
 use crate::owners::Owners;
-use crate::peer::{Alloc, Answer, Moved, Order};
+use crate::peer::{Alloc, Answer, Order};
 use crate::plan::alloc_refused;
 use crate::step::Step;
 use crate::steps::vssds;
@@ -14,7 +15,7 @@ use diecut_catalog::{PartRecord, VssdRecord};
 use diecut_media::Divide;
 use diecut_spec::{Isolation, Serves};
 use diecut_units::{Time, mark};
-use diecut_vssd::{AllocError, VssdId};
+use diecut_vssd::{AllocError, Pool, VssdId};
 
 /// Makes a vSSD on the home of its tenant; the first one chooses the home.
 pub(crate) fn alloc_somewhere<M: Divide>(
@@ -72,12 +73,12 @@ fn refuse_other_device<'a>(
     Ok(())
 }
 
-/// The only shard's: the devices that a vSSD fits on, and its places there. Of those that may be, the ones of which least was given away.
-fn choose_devices<M: Divide>(
+/// Devices that a vSSD may lie on, the ones of which least was given away first; those that it names, in their order.
+fn candidates<M: Divide>(
     here: &Owners<M>,
     name: &str,
     record: &VssdRecord,
-) -> Result<Chosen, ControlError> {
+) -> Result<Vec<DeviceIndex>, ControlError> {
     let devices = &here.plane.flash.devices;
     refuse_other_device(name, record, devices.iter().map(|own| own.config.name.as_str()))?;
     let is_wanted = |own: &OwnDevice<M>| record.device.contains(&own.config.name);
@@ -102,11 +103,25 @@ fn choose_devices<M: Divide>(
         order.retain(|(_, own)| turn(own).is_some());
         order.sort_by_key(|(_, own)| turn(own));
     }
+    Ok(order.into_iter().map(|(device, _)| device).collect())
+}
+
+/// The devices that a vSSD fits on, of these the first, and its places there, on lanes that it may have.
+fn choose_devices<M: Divide>(
+    here: &Owners<M>,
+    name: &str,
+    record: &VssdRecord,
+    order: &[DeviceIndex],
+    can: impl Fn(Lane) -> bool,
+) -> Result<Vec<HeldPart>, ControlError> {
+    let devices = &here.plane.flash.devices;
     let count = record.part_count();
     let bytes = record.capacity.bytes().div_ceil(count as u64);
     let (mut fitting, mut refusal) = (Vec::new(), None);
-    for (device, own) in order {
-        match own.pool.choose_places(record.isolation, record.throughput_level, bytes, |_| true) {
+    for &device in order {
+        let own = devices.get(device);
+        let allowed = |channel| can(Lane { device, channel });
+        match own.pool.choose_places(record.isolation, record.throughput_level, bytes, allowed) {
             Ok(places) => {
                 let blocks = own.pool.blocks_of(&places);
                 fitting.push((own.pool.shape(), HeldPart { device, places, blocks }));
@@ -118,7 +133,7 @@ fn choose_devices<M: Divide>(
     let alike = |shape| fitting.iter().filter(move |(other, _)| other.is_like(shape)).map(|(_, part)| part);
     let found = fitting.iter().map(|(shape, _)| alike(shape)).find(|parts| parts.clone().count() >= count);
     if let Some(parts) = found {
-        return Ok(Chosen { shard: 0, parts: parts.take(count).cloned().collect() });
+        return Ok(parts.take(count).cloned().collect());
     }
     match refusal {
         Some((_, error)) if count == 1 => Err(alloc_refused(name, &error)),
@@ -148,43 +163,32 @@ fn choose_devices<M: Divide>(
     }
 }
 
-/// The shard that a vSSD fits on, and its place there: the least loaded shard on whose channels, and on those that nobody uses, there is
+/// The shard that a vSSD fits on, and its places there: the least loaded shard on whose lanes, and on those that nobody uses, there is
 /// room; the home of its tenant if that has one.
 fn choose<M: Divide>(here: &Owners<M>, name: &str, record: &VssdRecord) -> Result<Chosen, ControlError> {
-    if here.placement.ledger.is_single() {
-        return choose_devices(here, name, record);
-    }
+    let order = candidates(here, name, record)?;
     let has_vssd = here.registry.state.vssds.values().any(|vssd| vssd.tenant == record.tenant);
     let ledger = &here.placement.ledger;
     let homes = if has_vssd { vec![ledger.home_of(&record.tenant)] } else { ledger.by_load() };
-    let own = here.plane.flash.devices.divided();
-    refuse_other_device(name, record, [own.config.name.as_str()].into_iter())?;
-    let pool = &own.pool;
-    let places = |can: &dyn Fn(u16) -> bool| {
-        pool.choose_places(record.isolation, record.throughput_level, record.capacity.bytes(), can)
-    };
     for shard in homes {
-        let can = |channel: u16| {
-            let owner = ledger.owners[usize::from(channel)];
-            let stays = shard != 0 && ledger.kept.contains(&channel);
-            owner == shard || owner == 0 && !stays && pool.is_free_channel(channel)
+        let can = |lane: Lane| {
+            let pool = &here.plane.flash.devices.get(lane.device).pool;
+            let owner = ledger.owners.of(lane);
+            let stays = shard != 0 && ledger.kept.contains(&lane);
+            owner == shard || owner == 0 && !stays && pool.is_free_channel(lane.channel)
         };
-        if let Ok(places) = places(&can) {
-            let blocks = pool.blocks_of(&places);
-            let part = HeldPart { device: DeviceIndex::default(), places, blocks };
-            return Ok(Chosen { shard, parts: vec![part] });
+        if let Ok(parts) = choose_devices(here, name, record, &order, can) {
+            return Ok(Chosen { shard, parts });
         }
     }
-    Err(match places(&|_| true) {
-        Err(error) => alloc_refused(name, &error),
-        Ok(_) => ControlError {
-            kind: ControlErrorKind::Exhausted,
-            message: format!(
-                "vSSD \"{name}\": what is free lies on channels of several shards{}; start the server with fewer shards, ask for \
-                 less, or for whole channels",
-                if has_vssd { ", and its tenant lives on one of them" } else { "" }
-            ),
-        },
+    choose_devices(here, name, record, &order, |_| true)?;
+    Err(ControlError {
+        kind: ControlErrorKind::Exhausted,
+        message: format!(
+            "vSSD \"{name}\": what is free lies on channels of several shards{}; start the server with fewer shards, ask for \
+             less, or for whole channels",
+            if has_vssd { ", and its tenant lives on one of them" } else { "" }
+        ),
     })
 }
 
@@ -235,22 +239,20 @@ fn begin<M: Divide>(
         let listed = parts.iter().map(|part| PartRecord { device: devices.get(part.device).uuid() });
         record.parts = listed.collect();
     }
-    let geometry = *devices.get(parts[0].device).media.geometry();
     let held = Held { shard, parts };
-    let owners = &here.placement.ledger.owners;
-    let mut fresh: Vec<u16> = Vec::new();
-    if shard != 0 {
-        fresh.extend(held.channels(&geometry));
-        fresh.retain(|&channel| owners[usize::from(channel)] != shard);
-    }
-    here.placement.ledger.add(id, held.clone(), &geometry);
+    let ledger = &mut here.placement.ledger;
+    let fresh: Vec<Lane> = match shard {
+        0 => Vec::new(),
+        _ => ledger.lanes_of(&held).into_iter().filter(|lane| ledger.owners.of(*lane) != shard).collect(),
+    };
+    ledger.add(id, held.clone());
     if shard == 0 {
         let made = vssds::make_vssd(here, name, id, &held.parts, record, now);
         return made.map(Some).inspect_err(|_| {
             here.placement.ledger.vssds.remove(&id.0);
         });
     }
-    order(here, name, id, held, record, fresh, job);
+    order(here, name, id, held, record, &fresh, job);
     Ok(None)
 }
 
@@ -266,24 +268,22 @@ fn new_id<M: Divide>(here: &mut Owners<M>) -> Result<VssdId, AllocError> {
     Ok(id)
 }
 
-/// Has a vSSD made on another shard, with channels that nobody uses.
+/// Has a vSSD made on another shard, with lanes that nobody uses.
 fn order<M: Divide>(
     here: &mut Owners<M>,
     name: &str,
     id: VssdId,
     Held { shard, parts }: Held,
     record: VssdRecord,
-    fresh: Vec<u16>,
+    fresh: &[Lane],
     job: &mut Job,
 ) {
-    let [HeldPart { places, .. }] =
-        <[HeldPart; 1]>::try_from(parts).expect("I-S37: several shards divide one device");
-    let own = here.plane.flash.devices.divided_mut();
-    let mut part = own.pool.detach(&fresh);
-    own.pool.lend_slot(&mut part);
-    own.pool.reserve(id, &places);
-    let moved = Moved::new(fresh, part, &mut own.media);
-    let alloc = Alloc { name: name.to_owned(), id, places, record, moved };
+    let channels = parts.iter().map(|part| (part.device, channels_on(fresh, part.device)));
+    let moved = custody::take_out_with(here, channels.collect(), Pool::lend_slot);
+    for HeldPart { device, places, .. } in &parts {
+        here.plane.flash.devices.get_mut(*device).pool.reserve(id, places);
+    }
+    let alloc = Alloc { name: name.to_owned(), id, parts, record, moved };
     let number = here.placement.order(shard, Order::Alloc(Box::new(alloc)));
     job.begin(false, vec![number]);
 }

@@ -1,9 +1,11 @@
 //! Which of the other shards are there, and what they have not answered: kept by the first shard ([`crate::rejoin`]).
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::devices::DeviceIndex;
 use crate::inquiry::Inquiry;
 use crate::orders::Orders;
 use crate::peer::{Answer, Order, StepAnswer, WearReport};
+use crate::reach::Elsewhere;
 use crate::step::Step;
 use diecut_units::{mark, mutant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,8 +60,8 @@ pub(crate) struct Absence {
     pub is_back: bool,
     /// Questions that wait for it.
     pub questions: Vec<(u64, Inquiry)>,
-    /// Commands of the catalog that the shard had when it failed, by token.
-    pub media: BTreeSet<u64>,
+    /// Commands of catalogs that the shard had when it failed.
+    pub media: BTreeSet<(DeviceIndex, u64)>,
 }
 
 /// See the module.
@@ -67,8 +69,8 @@ pub(crate) struct Absence {
 pub(crate) struct Attendance {
     pub absent: BTreeMap<u16, Absence>,
     pub sent: BTreeMap<u64, (u16, Sent)>,
-    /// Commands of the catalog under way at other shards: their channels, by token.
-    pub media: BTreeMap<u64, u16>,
+    /// Commands of catalogs under way at other shards.
+    pub media: Elsewhere,
     /// All shards begin anew: the driver is to be told.
     pub is_over: bool,
 }
@@ -92,11 +94,11 @@ impl Attendance {
         self.is_over |= back.is_some_and(|absence| !absence.media.is_empty());
     }
 
-    /// A command of the catalog came back.
-    pub fn media_done(&mut self, token: u64) {
-        self.media.remove(&token);
+    /// A command of a device's catalog came back.
+    pub fn media_done(&mut self, device: DeviceIndex, token: u64) {
+        self.media.remove(&(device, token));
         for absence in self.absent.values_mut() {
-            absence.media.remove(&token);
+            absence.media.remove(&(device, token));
         }
     }
 }

@@ -127,9 +127,9 @@ impl Catalogs {
         durable.get(needed - 1).copied().unwrap_or_default()
     }
 
-    /// See [`Catalog::is_idle`].
-    pub fn is_idle(&self) -> bool {
-        self.of.iter().all(Catalog::is_idle)
+    /// See [`Catalog::is_idle`], of the catalog of a device.
+    pub fn is_idle(&self, device: DeviceIndex) -> bool {
+        self.of[usize::from(device.0)].is_idle()
     }
 
     /// Copies that cannot be written any more.

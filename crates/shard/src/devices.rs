@@ -1,11 +1,13 @@
 //! What a shard has of each device of the server: its part of the medium, and the pool over that.
 //!
 //! Each device keeps for itself who holds its erase blocks, how they wear and who is next at its dies, so devices may differ, come, go and fail
-//! alone. A vSSD lies on one of them, or has parts on several, under the same number in each pool. Where there are several devices one shard
-//! serves all of them; several shards divide a single one.
+//! alone. A vSSD lies on one of them, or has parts on several, under the same number in each pool; all of it is one shard's. Several shards divide
+//! each device: each has some of its channels.
 
 use crate::config::DeviceConfig;
+pub use crate::lanes::DeviceIndex;
 use crate::staging::Staging;
+use diecut_catalog::VssdRecord;
 use diecut_media::Media;
 use diecut_units::Time;
 use diecut_vssd::{
@@ -14,10 +16,6 @@ use diecut_vssd::{
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
-
-/// A device of a server, in the order in which they were given to its shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeviceIndex(pub u16);
 
 /// What a shard has of one device.
 pub(crate) struct OwnDevice<M: Media> {
@@ -162,6 +160,35 @@ impl<M: Media> Devices<M> {
         let joined = Joined { parts: VssdParts::new(&units, &order), devices: sorted };
         let before = self.joined.insert(vssd, joined);
         assert!(before.is_none(), "I-S37: parts of {vssd:?} are joined once");
+    }
+
+    /// Joins a vSSD of the catalog, if all its parts are here and are not joined.
+    pub fn join_record(&mut self, record: &VssdRecord) {
+        let id = VssdId(record.number);
+        let devices = record.parts.iter().map(|part| self.find_uuid(part.device));
+        let Some(devices) = devices.collect::<Option<Vec<DeviceIndex>>>() else { return };
+        let are_here = devices.iter().all(|device| self.get(*device).pool.holds(id));
+        if are_here && !self.joined.contains_key(&id) {
+            self.join(id, &devices);
+        }
+    }
+
+    /// Parts of vSSDs left: what is not here any more is not one any more.
+    ///
+    /// # Panics
+    /// If a vSSD left in part, or something of it is under way.
+    pub fn part(&mut self) {
+        let own = &self.own;
+        self.joined.retain(|id, joined| {
+            let mut held = joined.devices.iter().map(|device| own[usize::from(device.0)].pool.holds(*id));
+            let is_here = held.next().unwrap_or_default();
+            assert!(held.all(|held| held == is_here), "I-S37: {id:?} leaves with all its parts");
+            assert!(
+                is_here || joined.parts.is_idle(),
+                "I-S37: nothing of {id:?} is under way when it leaves"
+            );
+            is_here
+        });
     }
 
     /// The device with a UUID.
@@ -340,21 +367,26 @@ impl<M: Media> Devices<M> {
         })
     }
 
-    /// The device that the shards of a server divide.
-    ///
-    /// # Panics
-    /// If there are several: one shard serves these.
-    pub fn divided(&self) -> &OwnDevice<M> {
-        let [only] = &*self.own else { panic!("I-S37: several shards divide one device") };
-        only
+    /// The device whose wear shards level together: the only one. Several are drives, which level by themselves.
+    pub fn leveled(&self) -> Option<DeviceIndex> {
+        (self.own.len() == 1).then_some(DeviceIndex(0))
     }
 
-    /// See [`Devices::divided`].
+    /// The only device: what is done of one that levels wear, or has protected memory, which is alone.
     ///
     /// # Panics
     /// If there are several.
-    pub fn divided_mut(&mut self) -> &mut OwnDevice<M> {
-        let [only] = &mut *self.own else { panic!("I-S37: several shards divide one device") };
+    pub fn only(&self) -> &OwnDevice<M> {
+        let [only] = &*self.own else { panic!("I-S37: a device with dies of its own is alone") };
+        only
+    }
+
+    /// See [`Devices::only`].
+    ///
+    /// # Panics
+    /// If there are several.
+    pub fn only_mut(&mut self) -> &mut OwnDevice<M> {
+        let [only] = &mut *self.own else { panic!("I-S37: a device with dies of its own is alone") };
         only
     }
 }

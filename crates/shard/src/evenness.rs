@@ -1,5 +1,6 @@
 //! What the first shard of a server keeps of even wear over all of them; [`crate::leveling`] does what is due.
 
+use crate::lanes::Lane;
 use crate::peer::WearReport;
 use diecut_vssd::WearNews;
 use std::collections::BTreeSet;
@@ -7,10 +8,10 @@ use std::collections::BTreeSet;
 /// A group that is on another shard for an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Visit {
-    /// What lies on this channel goes home afterwards,
-    pub channel: u16,
+    /// What lies on this lane goes home afterwards,
+    pub lane: Lane,
     /// if it is tied to nothing outside of these.
-    pub channels: BTreeSet<u16>,
+    pub lanes: BTreeSet<Lane>,
     pub home: u16,
     pub host: u16,
     /// It could not go; it is asked again when something is erased.
@@ -69,8 +70,8 @@ impl Evenness {
         }
     }
 
-    /// An administrator says where these channels live.
-    pub fn forget_visits(&mut self, channels: &BTreeSet<u16>) {
-        self.visits.retain(|visit| !channels.contains(&visit.channel));
+    /// An administrator says where these lanes live.
+    pub fn forget_visits(&mut self, lanes: &BTreeSet<Lane>) {
+        self.visits.retain(|visit| !lanes.contains(&visit.lane));
     }
 }

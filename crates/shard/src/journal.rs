@@ -37,6 +37,9 @@ pub(crate) fn send_all<M: Divide>(here: &mut Owners<M>) {
 fn send<M: Divide>(here: &mut Owners<M>, all: bool) {
     let Owners { plane, placement, .. } = here;
     for (device, own) in (0..).map(DeviceIndex).zip(plane.flash.devices.iter_mut()) {
+        if device.0 > 0 && mutant!("shard: block states of the first device only are sent") {
+            continue;
+        }
         if let Some(changes) = own.pool.take_changes(all) {
             let message = ShardMessage(Message::States(device, changes));
             placement.outgoing.push((ShardIndex(0), message));

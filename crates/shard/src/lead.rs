@@ -7,11 +7,12 @@ use crate::custody::{self, forget_vssd, take_back};
 use crate::drive;
 use crate::inquiry::Inquiry;
 use crate::job::{Job, Own, Progress};
+use crate::lanes::Lane;
 use crate::ledger::{Found, HeldPart};
 use crate::leveling;
 use crate::orders::PendingInquiry;
 use crate::owners::Owners;
-use crate::peer::{Answer, Moved, Order, StepAnswer};
+use crate::peer::{Answer, Order, StepAnswer};
 use crate::rejoin;
 use crate::relocation;
 use crate::status;
@@ -19,7 +20,7 @@ use crate::step::Step;
 use crate::steps;
 use diecut_media::Divide;
 use diecut_units::{Time, mark, mutant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where a step is carried out.
@@ -84,21 +85,29 @@ pub(crate) fn give_out_channels<M: Divide>(here: &mut Owners<M>) {
         })
     });
     let found = found.collect();
-    if here.placement.ledger.is_single() {
-        return here.placement.ledger.give_all(found);
-    }
-    here.placement.ledger.kept = here.plane.flash.devices.divided().pool.log_channels().into_iter().collect();
-    here.placement.ledger.give_out(found, here.plane.flash.devices.divided().media.geometry());
+    here.placement.ledger.kept = kept_lanes(here);
+    here.placement.ledger.give_out(found);
     for member in here.placement.ledger.members() {
-        let channels = here.placement.ledger.channels_of(member);
-        if channels.is_empty() {
+        let lanes = here.placement.ledger.owners.lanes_of(member);
+        if lanes.is_empty() {
             continue;
         }
-        here.note_exchanges_elsewhere(&channels);
-        let part = custody::take_out(here, &channels);
-        let moved = Moved::new(channels, part, &mut here.plane.flash.devices.divided_mut().media);
+        here.note_exchanges_elsewhere(&lanes);
+        let moved = custody::take_out(here, &lanes);
         here.placement.order(member, Order::Channels(moved));
     }
+}
+
+/// Lanes that stay here: logs of block states are written there, or a part of a vSSD lies there whose other parts are away, which nobody serves.
+fn kept_lanes<M: Divide>(here: &Owners<M>) -> BTreeSet<Lane> {
+    let mut kept = BTreeSet::new();
+    for (device, own) in here.plane.flash.devices.numbered() {
+        let away = own.pool.vssd_ids().filter(|id| here.registry.away.contains_key(&id.0));
+        let of_away = away.flat_map(|id| own.pool.places_of(id).channels(own.media.geometry()));
+        let channels = own.pool.log_channels().into_iter().chain(of_away);
+        kept.extend(channels.map(|channel| Lane::of(device, channel)));
+    }
+    kept
 }
 
 fn scope(step: &Step, job: &Job) -> Scope {
@@ -133,9 +142,13 @@ fn scope(step: &Step, job: &Job) -> Scope {
 
 /// Carries out a step wherever it belongs.
 pub(crate) fn step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
-    // A command of the catalog would meet channels that are on their way.
-    if step.gives_channels() && !here.placement.ledger.is_single() && !here.registry.catalog.is_idle() {
-        return Progress::Waits;
+    // A command of the catalog would meet channels that are on their way. Of a device that does not answer nothing is given away.
+    if step.gives_channels() && !here.placement.ledger.is_single() {
+        let devices = here.plane.flash.devices.numbered();
+        let mut there = devices.filter(|(_, own)| !own.is_away);
+        if !there.all(|(device, _)| here.registry.catalog.is_idle(device)) {
+            return Progress::Waits;
+        }
     }
     match step {
         Step::AllocVssd { name } => return allocation::alloc_somewhere(here, name, job, now),

@@ -18,10 +18,11 @@ use crate::custody;
 use crate::devices::DeviceIndex;
 use crate::evenness::{Attempt, Visit};
 use crate::job::{Job, Own, Progress};
+use crate::lanes::Lane;
 use crate::ledger::{Group, Tied};
 use crate::notice::Notice;
 use crate::owners::Owners;
-use crate::peer::{Answer, Message, Moved, Order, ShardMessage, WearReport};
+use crate::peer::{Answer, Message, Order, ShardMessage, WearReport};
 use crate::seat::ShardIndex;
 use crate::step::Step;
 use diecut_media::Divide;
@@ -56,21 +57,21 @@ pub(crate) fn tell_wear<M: Divide>(here: &mut Owners<M>) {
         {
             continue;
         }
-        here.placement.outgoing.push((ShardIndex(0), ShardMessage(Message::Wear(news))));
+        here.placement.outgoing.push((ShardIndex(0), ShardMessage(Message::Wear(device, news))));
     }
 }
 
 /// A member told something.
-pub(crate) fn heard_of<M: Divide>(here: &mut Owners<M>, news: WearNews) {
-    here.placement.ledger.heard_of(DeviceIndex::default(), news);
-    here.plane.flash.devices.divided_mut().pool.heard_of(news);
+pub(crate) fn heard_of<M: Divide>(here: &mut Owners<M>, device: DeviceIndex, news: WearNews) {
+    here.placement.ledger.heard_of(device, news);
+    here.plane.flash.devices.get_mut(device).pool.heard_of(news);
     here.placement.evenness.heard_of(news);
     here.placement.evenness.has_left_empty |= matches!(news, WearNews::Finished(_) | WearNews::Dropped(_));
 }
 
 /// What is known here.
 pub(crate) fn wear_report<M: Divide>(here: &mut Owners<M>, now: Time) -> WearReport {
-    let (dies, is_exchanging) = here.plane.flash.devices.divided_mut().pool.wear_report(now);
+    let (dies, is_exchanging) = here.plane.flash.devices.only_mut().pool.wear_report(now);
     WearReport { shard: here.placement.index.0, dies, is_exchanging }
 }
 
@@ -115,33 +116,29 @@ pub(crate) fn evenness_done<M: Divide>(here: &mut Owners<M>, is_refused: bool) {
 
 /// The group that goes home after a visit, if there is still one, and it can.
 fn way_home<M: Divide>(here: &Owners<M>, visit: &Visit) -> Option<Group> {
-    let tied = tied_by_channel(here, visit.channel);
+    let tied = tied_by_lane(here, visit.lane);
     let is_there = !tied.vssds.is_empty()
         && tied.vssds.iter().all(|&vssd| here.placement.ledger.shard_of(vssd) == visit.host);
     if !is_there {
         return None;
     }
-    if !tied.channels.is_subset(&visit.channels) {
+    if !tied.lanes.is_subset(&visit.lanes) {
         mark!("shard: visitors are tied to those they visited");
         return None;
     }
     Some(Group::of(tied, visit.host, visit.home))
 }
 
-fn tied_by_channel<M: Divide>(here: &Owners<M>, channel: u16) -> Tied {
-    let start = Tied { channels: [channel].into(), ..Tied::default() };
-    here.placement.ledger.tied_to(
-        start,
-        &here.registry.tenants_of_vssds(),
-        here.plane.flash.devices.divided().media.geometry(),
-    )
+fn tied_by_lane<M: Divide>(here: &Owners<M>, lane: Lane) -> Tied {
+    let start = Tied { lanes: [lane].into(), ..Tied::default() };
+    here.placement.ledger.tied_to(start, &here.registry.tenants_of_vssds())
 }
 
 /// Looks at wear: asks all shards, and has what is due exchanged.
 pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -> Progress {
     if !job.is_begun() {
-        if here.placement.attendance.lacks_any() {
-            // It is due again when all are there.
+        if here.placement.attendance.lacks_any() || here.plane.flash.devices.leveled().is_none() {
+            // Where somebody is missing it is due again when all are there.
             return Progress::Done;
         }
         job.begin(false, here.placement.order_all(|| Order::Wear));
@@ -175,9 +172,11 @@ pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Ti
 
 /// What is to be done for the exchange that is due, if one is.
 fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Vec<Step> {
-    let geometry = *here.plane.flash.devices.divided().media.geometry();
+    let Some(device) = here.plane.flash.devices.leveled() else { return Vec::new() };
+    let geometry = *here.plane.flash.devices.get(device).media.geometry();
     let layout = DieLayout::of(&geometry);
-    let owner = |die: usize| here.placement.ledger.owners[layout.channel_of(die)];
+    let lane_of = |die: usize| Lane::of(device, layout.channel_of(die) as u16);
+    let owner = |die: usize| here.placement.ledger.owners.of(lane_of(die));
     let view = |die: usize| {
         let report = reports.iter().find(|report| report.shard == owner(die));
         report.map_or(PlaceView::default(), |report| report.dies[die])
@@ -186,11 +185,11 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
     let isolations: BTreeMap<u32, _> =
         here.registry.state.vssds.values().map(|vssd| (vssd.number, vssd.isolation)).collect();
     let held = here.placement.ledger.vssds.iter().filter_map(|(number, held)| {
-        let dies = held.dies().collect();
+        let dies = held.dies(device).collect();
         Some(Holding { dies, isolation: *isolations.get(number)? })
     });
     let holdings: Vec<Holding> = held.collect();
-    let config = *here.plane.flash.devices.divided().pool.wear_config();
+    let config = *here.plane.flash.devices.get(device).pool.wear_config();
     let thresholds = config.thresholds(&layout, DeviceAge::of(&layout, &dies));
     let apart = |one: usize, other: usize| are_apart(&holdings, &layout, one, other);
     let broken = |channel: usize| is_broken(&holdings, &layout, channel);
@@ -199,26 +198,27 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
         one != other
             && !holdings.iter().any(|vssd| on(vssd, one) && on(vssd, other))
             && (owner(one) == owner(other)
-                || is_alone_on(here, one as u32) && is_alone_on(here, other as u32))
+                || is_alone_on(here, device, one as u32) && is_alone_on(here, device, other as u32))
     };
     let chosen = choose_exchanges(config.rule, thresholds, &layout, &dies, apart, broken, can);
     here.placement.evenness.thresholds_erases = Some(thresholds);
     let Some(chosen) = chosen else { return Vec::new() };
     let whole = matches!(chosen, Chosen::Channels(_));
     let pairs = chosen.into_dies();
-    let [source, target] = pairs[0].map(|die| layout.channel_of(die as usize) as u16);
+    let [source, target] = pairs[0].map(|die| lane_of(die as usize));
     let Some(mut steps) = bring_together(here, [source, target], whole) else { return Vec::new() };
     steps.push(Step::Exchange(pairs));
     steps
 }
 
 /// Whether what lies on a die is tied to nothing elsewhere: its content can change channels, and shards, by itself.
-fn is_alone_on<M: Divide>(here: &Owners<M>, die: u32) -> bool {
+fn is_alone_on<M: Divide>(here: &Owners<M>, device: DeviceIndex, die: u32) -> bool {
     let tenants = here.registry.tenants_of_vssds();
-    let on_die = here.placement.ledger.vssds.iter().filter(|(_, held)| held.dies().any(|on| on == die));
+    let vssds = here.placement.ledger.vssds.iter();
+    let on_die = vssds.filter(|(_, held)| held.dies(device).any(|on| on == die));
     on_die.into_iter().all(|(number, held)| {
         let tenant = tenants.get(number);
-        held.dies().all(|on| on == die)
+        held.dies(device).all(|on| on == die)
             && tenants.iter().all(|(other, owner)| other == number || Some(owner) != tenant)
     })
 }
@@ -226,42 +226,42 @@ fn is_alone_on<M: Divide>(here: &Owners<M>, die: u32) -> bool {
 /// What has two channels on one shard; `None` if that cannot be now.
 fn bring_together<M: Divide>(
     here: &mut Owners<M>,
-    [source, target]: [u16; 2],
+    [source, target]: [Lane; 2],
     whole: bool,
 ) -> Option<Vec<Step>> {
-    let [from, to] = [source, target].map(|channel| here.placement.ledger.owners[usize::from(channel)]);
+    let [from, to] = [source, target].map(|lane| here.placement.ledger.owners.of(lane));
     if from == to {
         return Some(Vec::new());
     }
-    let visitors = tied_by_channel(here, target);
-    if !visitors.channels.is_disjoint(&here.placement.ledger.kept) {
+    let visitors = tied_by_lane(here, target);
+    if !visitors.lanes.is_disjoint(&here.placement.ledger.kept) {
         return None;
     }
     if visitors.vssds.is_empty() {
-        if to != 0 || !here.plane.flash.devices.divided().pool.is_free_channel(target) {
+        let own = here.plane.flash.devices.get(target.device);
+        if to != 0 || !own.pool.is_free_channel(target.channel) {
             // Something was still under way there when its last vSSD went.
             here.placement.evenness.has_left_empty = to != 0;
             return None;
         }
         mark!("shard: free channel lent for an exchange");
-        let part = custody::take_out(here, &[target]);
-        let moved = Moved::new(vec![target], part, &mut here.plane.flash.devices.divided_mut().media);
-        here.placement.ledger.owners[usize::from(target)] = from;
+        let moved = custody::take_out(here, &[target]);
+        here.placement.ledger.owners.give(target, from);
         here.placement.order(from, Order::Channels(moved));
         return Some(Vec::new());
     }
     mark!("shard: content visits another shard for an exchange");
     let (group, home, host) = (visitors, to, from);
-    let mut channels = group.channels.clone();
+    let mut lanes = group.lanes.clone();
     // Whole channels are exchanged with all that lies there; what shares a channel with others stays on it, but for a die.
-    let channel = if whole {
-        channels.remove(&target);
-        channels.insert(source);
+    let lane = if whole {
+        lanes.remove(&target);
+        lanes.insert(source);
         source
     } else {
         target
     };
-    let visit = Visit { channel, channels, home, host, is_kept: false };
+    let visit = Visit { lane, lanes, home, host, is_kept: false };
     here.placement.evenness.attempt = Some(Attempt::Meet(visit));
     Some(here.placement.moving_steps(Group::of(group, home, host)))
 }
@@ -273,9 +273,9 @@ pub(crate) fn exchange<M: Divide>(here: &mut Owners<M>, pairs: &[[u32; 2]], job:
         if !here.placement.is_member() {
             here.placement.evenness.under_way = pairs.to_vec();
         }
-        here.plane.flash.devices.divided_mut().pool.exchange_chosen(pairs);
+        here.plane.flash.devices.only_mut().pool.exchange_chosen(pairs);
     }
-    if here.plane.flash.devices.divided().pool.has_waiting_exchanges() {
+    if here.plane.flash.devices.only().pool.has_waiting_exchanges() {
         Progress::Waits
     } else {
         Progress::Done

@@ -1,7 +1,7 @@
 //! What shards other than the first do: they carry out its orders.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::devices::DeviceIndex;
+use crate::custody;
 use crate::drive;
 use crate::job::Reply;
 use crate::jobs::Jobs;
@@ -19,7 +19,7 @@ use crate::seat::ShardIndex;
 use crate::status;
 use crate::steps::{stores, vssds};
 use diecut_catalog::State;
-use diecut_media::Divide;
+use diecut_media::{Divide, Media};
 use diecut_nvmf as target;
 use diecut_units::{Time, mark};
 
@@ -34,7 +34,7 @@ pub(crate) fn told<M: Divide>(
     let is_for_member = matches!(
         message.0,
         Message::Order(..)
-            | Message::Media(_)
+            | Message::Media(..)
             | Message::StatesAre(..)
             | Message::Kept(_)
             | Message::Panicked(_)
@@ -56,22 +56,24 @@ pub(crate) fn told<M: Divide>(
         }
         Message::Order(number, order) => here.placement.duties.waiting.push_back((number, order)),
         Message::Answer(number, answer) => lead::answered(here, number, *answer, actions),
-        Message::Media(command) => {
-            let channel = command.operation.block().channel.0;
-            assert!(
-                here.plane.flash.devices.divided().media.owns(channel),
-                "I-S20: channel {channel} is this shard's"
-            );
-            here.plane.flash.devices.divided_mut().media.submit(command, now);
+        Message::Media(device, command) => {
+            let media = &mut here.plane.flash.devices.get_mut(device).media;
+            if media.owns(command.operation.block().channel.0) {
+                return media.submit(command, now);
+            }
+            // The first shard did not wait for it: the device does not answer.
+            let message = ShardMessage(Message::MediaMissed(device, command));
+            here.placement.outgoing.push((ShardIndex(0), message));
         }
+        Message::MediaMissed(device, command) => here.reaches().at(device).submit(command, now),
         Message::States(device, changes) => journal::take_in(here, from, device, changes, now),
         Message::StatesAre(device, durable) => journal::told(here, device, durable, now),
-        Message::Wear(news) => leveling::heard_of(here, news),
+        Message::Wear(device, news) => leveling::heard_of(here, device, news),
         Message::Keep(keep) => here.placement.reservations.ask(from, *keep),
         Message::Kept(kept) => here.plane.nvme.handle(target::Event::Kept(kept), now),
-        Message::MediaDone(completion) => {
-            here.placement.attendance.media_done(completion.token.0);
-            here.plane.flash.foreign.push((DeviceIndex::default(), completion));
+        Message::MediaDone(device, completion) => {
+            here.placement.attendance.media_done(device, completion.token.0);
+            here.plane.flash.foreign.push((device, completion));
         }
         Message::Panicked(panics) => panics_told::hear(here, panics),
         Message::Fell(_) => unreachable!("I-S35: looked at before"),
@@ -119,12 +121,12 @@ pub(crate) fn begin_orders<M: Divide>(
         match order {
             Order::Channels(moved) => {
                 assert!(here.placement.duties.left.is_none(), "I-S14: what left goes with its answer");
-                let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
-                here.plane.flash.devices.divided_mut().pool.attach(part);
+                custody::put_in(here, moved);
             }
             Order::World(world) => learn(here, &world),
             Order::Open(world) => {
                 learn(here, &world);
+                custody::join(here);
                 assert!(here.placement.duties.opening.is_none(), "I-S4: a shard opens once");
                 open_own_stores(here, now);
                 here.placement.duties.opening = Some(number);
@@ -158,19 +160,17 @@ pub(crate) fn begin_orders<M: Divide>(
 fn learn<M: Divide>(here: &mut Owners<M>, world: &World) {
     here.registry.state = world.state.clone();
     here.placement.ledger.homes = world.homes.clone();
+    here.registry.away = world.away.clone();
 }
 
 /// Makes a vSSD where the first shard chose.
 fn make_vssd<M: Divide>(here: &mut Owners<M>, number: u64, alloc: Alloc, now: Time) {
-    let Alloc { name, id, places, record, moved } = alloc;
-    let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
-    here.plane.flash.devices.divided_mut().pool.attach(part);
-    let made = if here.plane.flash.devices.divided().pool.are_free(&places) {
-        {
-            let blocks = here.plane.flash.devices.divided().pool.blocks_of(&places);
-            let part = HeldPart { device: DeviceIndex::default(), places, blocks };
-            vssds::make_vssd(here, &name, id, &[part], record, now)
-        }
+    let Alloc { name, id, parts, record, moved } = alloc;
+    custody::put_in(here, moved);
+    let devices = &here.plane.flash.devices;
+    let is_free = |part: &HeldPart| devices.get(part.device).pool.are_free(&part.places);
+    let made = if parts.iter().all(is_free) {
+        vssds::make_vssd(here, &name, id, &parts, record, now)
     } else {
         mark!("shard: vSSD chosen where something moved meanwhile");
         let message = format!(

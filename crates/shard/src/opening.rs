@@ -1,6 +1,7 @@
 //! How a shard opens: the first one reads what there is and has the others open their part; they wait for its orders.
 
 use crate::away::Away;
+use crate::custody;
 use crate::devices::{DeviceIndex, Devices, LiesOn, OwnDevice};
 use crate::drive;
 use crate::job::Reply;
@@ -244,8 +245,8 @@ fn open_stores_everywhere<M: Divide>(
 
 /// What is there of a vSSD that the catalog knows.
 enum Presence {
-    /// All of it, on these devices; none are named of one that an older catalog lists without parts.
-    Whole(Vec<DeviceIndex>),
+    /// All of it.
+    Whole,
     /// Not all of it: some of its devices are missing, or were taken out of the pool.
     Away(Away),
     /// A device that is there does not hold what it should.
@@ -264,7 +265,7 @@ impl Presence {
         if record.parts.is_empty() {
             let names: Vec<&str> = record.device.iter().map(String::as_str).collect();
             return match devices.find(id) {
-                Some(_) => Presence::Whole(Vec::new()),
+                Some(_) => Presence::Whole,
                 None if has_missing => Presence::Away(Away::on(&names, false)),
                 None if !removed.is_empty() => Presence::Away(Away::on(&names, true)),
                 None => Presence::Contradicted,
@@ -282,9 +283,9 @@ impl Presence {
         }
         let is_held = places.iter().flatten().all(|device| devices.get(*device).pool.holds(id));
         let is_missing = |at: usize| places.get(at).is_none_or(Option::is_none);
-        match places.iter().copied().collect::<Option<Vec<DeviceIndex>>>() {
-            Some(on) if is_held => Presence::Whole(on),
-            None if is_held && has_missing => Presence::Away(Away::on(&names_where(&is_missing), false)),
+        match places.iter().all(Option::is_some) {
+            true if is_held => Presence::Whole,
+            false if is_held && has_missing => Presence::Away(Away::on(&names_where(&is_missing), false)),
             _ => Presence::Contradicted,
         }
     }
@@ -292,12 +293,11 @@ impl Presence {
 
 /// Finds what each vSSD lies on, and which are away.
 fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
-    let devices = &mut here.plane.flash.devices;
+    let devices = &here.plane.flash.devices;
     let (has_missing, removed) = (here.config.missing_devices > 0, &here.config.removed_devices);
     for (name, record) in &here.registry.state.vssds {
         match Presence::of(record, devices, has_missing, removed) {
-            Presence::Whole(on) if on.len() > 1 => devices.join(VssdId(record.number), &on),
-            Presence::Whole(_) => {}
+            Presence::Whole => {}
             Presence::Away(away) => {
                 here.registry.away.insert(record.number, away);
             }
@@ -306,6 +306,7 @@ fn find_parts<M: Divide>(here: &mut Owners<M>) -> Result<(), String> {
             }
         }
     }
+    custody::join(here);
     Ok(())
 }
 

@@ -28,13 +28,13 @@ impl Orders {
         (1..=self.next).contains(&number)
     }
 
-    /// Puts channels that are on their way into a medium: after the death of all shards.
-    pub fn salvage<M: Divide>(self, media: &mut M) {
+    /// Puts lanes that are on their way into media, by their devices: after the death of all shards.
+    pub fn salvage<M: Divide>(self, media: &mut [M]) {
         for (_, answer) in self.answers {
             answer.salvage(media);
         }
         if let Some(group) = self.moving {
-            group.moved.unpack(media);
+            group.moved.salvage(media);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::data_plane::DataPlane;
 use crate::drive;
 use crate::flash::Standing;
 use crate::health_turns::HealthTurns;
+use crate::lanes::{Lane, by_device};
 use crate::media_figures;
 use crate::notice::Notice;
 use crate::panics::WorkOutline;
@@ -46,7 +47,11 @@ pub(crate) struct Owners<M: Divide> {
 impl<M: Divide> Owners<M> {
     /// What exists, and where.
     pub fn world(&self) -> Arc<World> {
-        Arc::new(World { state: self.registry.state.clone(), homes: self.placement.ledger.homes.clone() })
+        Arc::new(World {
+            state: self.registry.state.clone(),
+            homes: self.placement.ledger.homes.clone(),
+            away: self.registry.away.clone(),
+        })
     }
 
     /// The shaper of the device for all shards together; each has the same part.
@@ -104,13 +109,26 @@ impl<M: Divide> Owners<M> {
         }
     }
 
-    /// The first shard keeps account of exchanges on channels that it gives away.
-    pub fn note_exchanges_elsewhere(&mut self, channels: &[u16]) {
-        if !self.placement.is_member() {
-            let pool = &mut self.plane.flash.devices.divided_mut().pool;
-            for dies in pool.exchanges_on(channels) {
+    /// The first shard keeps account of exchanges on lanes that it gives away.
+    pub fn note_exchanges_elsewhere(&mut self, lanes: &[Lane]) {
+        if self.placement.is_member() {
+            return;
+        }
+        for (device, channels) in by_device(lanes) {
+            let pool = &mut self.plane.flash.devices.get_mut(device).pool;
+            for dies in pool.exchanges_on(&channels) {
                 pool.heard_of(WearNews::Begun(dies));
             }
+        }
+    }
+
+    /// All channels of all devices, for catalogs.
+    pub fn reaches(&mut self) -> Reaches<'_, M> {
+        Reaches {
+            devices: &mut self.plane.flash.devices,
+            owners: &self.placement.ledger.owners,
+            outgoing: &mut self.placement.outgoing,
+            elsewhere: &mut self.placement.attendance.media,
         }
     }
 
@@ -118,7 +136,7 @@ impl<M: Divide> Owners<M> {
     pub fn take_foreign(&mut self, now: Time) {
         for (device, completion) in std::mem::take(&mut self.plane.flash.foreign) {
             if self.placement.is_member() {
-                let message = ShardMessage(Message::MediaDone(completion));
+                let message = ShardMessage(Message::MediaDone(device, completion));
                 self.placement.outgoing.push((ShardIndex(0), message));
                 continue;
             }

@@ -2,12 +2,14 @@
 //! channels that another shard owns. Drivers carry these messages, in order between any two shards, and know nothing of
 //! what is in them.
 
+use crate::away::Away;
 use crate::control::{ControlError, RepairReport};
 use crate::devices::DeviceIndex;
 use crate::door::Luggage;
 use crate::flash::MovedStore;
 use crate::inquiry::{Findings, Inquiry};
-use crate::ledger::Group;
+use crate::lanes::Lane;
+use crate::ledger::{Group, HeldPart};
 use crate::panics::PanicRecord;
 use crate::step::Step;
 use diecut_catalog::{State, VssdRecord};
@@ -29,13 +31,14 @@ impl fmt::Debug for ShardMessage {
         match &self.0 {
             Message::Order(number, order) => write!(f, "order {number}: {}", order.name()),
             Message::Answer(number, answer) => write!(f, "answer {number}: {}", answer.name()),
-            Message::Media(command) => write!(f, "{command:?}"),
-            Message::MediaDone(completion) => write!(f, "{completion:?}"),
+            Message::Media(device, command) => write!(f, "device {}: {command:?}", device.0),
+            Message::MediaDone(device, completion) => write!(f, "device {}: {completion:?}", device.0),
+            Message::MediaMissed(device, command) => write!(f, "missed, device {}: {command:?}", device.0),
             Message::States(device, _) => write!(f, "block states of device {}", device.0),
             Message::StatesAre(device, durable) => {
                 write!(f, "block states of device {}: {durable:?}", device.0)
             }
-            Message::Wear(news) => write!(f, "{news:?}"),
+            Message::Wear(device, news) => write!(f, "device {}: {news:?}", device.0),
             Message::Passed(number) => write!(f, "passed: order {number}"),
             Message::Keep(keep) => write!(f, "{keep:?}"),
             Message::Kept(kept) => write!(f, "{kept:?}"),
@@ -51,15 +54,17 @@ pub(crate) enum Message {
     /// To the first shard: an order was carried out, or not.
     Answer(u64, Box<Answer>),
     /// A command of the catalog to a channel of the receiver.
-    Media(Command),
+    Media(DeviceIndex, Command),
     /// Its answer.
-    MediaDone(Completion),
+    MediaDone(DeviceIndex, Completion),
+    /// To the first shard: the channel of a command of the catalog has left the sender meanwhile.
+    MediaMissed(DeviceIndex, Command),
     /// To the first shard: changes of block states for the log that it keeps.
     States(DeviceIndex, StateChanges),
     /// Of the first shard: what became of changes of the receiver.
     StatesAre(DeviceIndex, StatesDurable),
     /// To the first shard: what happened to even wear.
-    Wear(WearNews),
+    Wear(DeviceIndex, WearNews),
     /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
     Passed(u64),
     /// To the first shard: make a reservation, a sanitize operation, or events of placement durable.
@@ -77,6 +82,8 @@ pub(crate) struct World {
     pub state: State,
     /// Homes of tenants.
     pub homes: BTreeMap<String, u16>,
+    /// vSSDs that are not there.
+    pub away: BTreeMap<u32, Away>,
 }
 
 pub(crate) enum Order {
@@ -124,7 +131,7 @@ impl Order {
 pub(crate) struct Alloc {
     pub name: String,
     pub id: VssdId,
-    pub places: Places,
+    pub parts: Vec<HeldPart>,
     pub record: VssdRecord,
     pub moved: Moved,
 }
@@ -159,22 +166,31 @@ pub(crate) struct StepAnswer {
     pub repair: Option<Box<RepairReport>>,
 }
 
-/// Channels on their way from shard to shard.
-pub(crate) struct Moved {
-    pub channels: Vec<u16>,
-    pub pool: PoolPart,
+/// Lanes on their way from shard to shard, by device.
+pub(crate) struct Moved(pub Vec<MovedPart>);
+
+/// Channels of a device on their way from shard to shard.
+pub(crate) struct MovedPart {
+    pub device: DeviceIndex,
+    channels: Vec<u16>,
+    pool: PoolPart,
     /// A part of the medium that owns the channels; all shards have the same kind of medium.
     media: Box<dyn Any + Send>,
 }
 
-impl Moved {
-    pub fn new<M: Divide>(channels: Vec<u16>, pool: PoolPart, media: &mut M) -> Moved {
+impl MovedPart {
+    pub fn new<M: Divide>(
+        device: DeviceIndex,
+        channels: Vec<u16>,
+        pool: PoolPart,
+        media: &mut M,
+    ) -> MovedPart {
         let mut part = media.empty_part();
         for &channel in &channels {
             assert!(media.owns(channel), "I-S20: channel {channel} is given away by who owns it");
             part.take_channel(media, channel);
         }
-        Moved { channels, pool, media: Box::new(part) }
+        MovedPart { device, channels, pool, media: Box::new(part) }
     }
 
     /// Puts the channels into a medium and gives what belongs into the pool.
@@ -188,6 +204,24 @@ impl Moved {
     }
 }
 
+impl Moved {
+    /// In their order.
+    pub fn lanes(&self) -> Vec<Lane> {
+        let of_part = |part: &MovedPart| {
+            part.channels.iter().map(|one| Lane::of(part.device, *one)).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of_part).collect()
+    }
+
+    /// Puts the channels into media, by their devices: after the death of all shards.
+    pub fn salvage<M: Divide>(self, media: &mut [M]) {
+        for part in self.0 {
+            let own = &mut media[usize::from(part.device.0)];
+            part.unpack(own);
+        }
+    }
+}
+
 /// A group between two shards.
 pub(crate) struct MovedGroup {
     pub moved: Moved,
@@ -198,12 +232,19 @@ pub(crate) struct MovedGroup {
     pub luggage: Vec<Luggage>,
 }
 
-/// What a shard has that was opened by itself.
+/// What a shard has of the only device that was opened by itself.
 pub(crate) struct Back {
     pub channels: Vec<u16>,
     /// With the erase blocks that each may hold.
     pub vssds: Vec<(VssdId, Places, u64)>,
     pub exchanges: Vec<[u32; 2]>,
+}
+
+impl Back {
+    /// Its lanes.
+    pub fn lanes(&self) -> Vec<Lane> {
+        self.channels.iter().map(|channel| Lane::of(DeviceIndex::default(), *channel)).collect()
+    }
 }
 
 /// What a shard knows of its dies.
@@ -227,9 +268,9 @@ impl Order {
     }
 
     /// See [`ShardMessage::salvage`].
-    pub fn salvage<M: Divide>(self, media: &mut M) {
+    pub fn salvage<M: Divide>(self, media: &mut [M]) {
         if let Some(moved) = self.into_moved() {
-            moved.unpack(media);
+            moved.salvage(media);
         }
     }
 }
@@ -262,29 +303,30 @@ impl Answer {
     }
 
     /// See [`ShardMessage::salvage`].
-    pub fn salvage<M: Divide>(self, media: &mut M) {
+    pub fn salvage<M: Divide>(self, media: &mut [M]) {
         let (returned, group) = match self {
             Answer::Step(step) => (step.returned, step.group),
             Answer::NotMade { returned, .. } => (Some(returned), None),
             Answer::Done | Answer::Made(_) | Answer::Found(_) | Answer::Wear(_) | Answer::Back(_) => return,
         };
         for moved in returned.into_iter().chain(group.map(|group| group.moved)) {
-            moved.unpack(media);
+            moved.salvage(media);
         }
     }
 }
 
 impl ShardMessage {
-    /// Puts the channels that were on their way into a medium: after the death of all shards.
-    pub(crate) fn salvage<M: Divide>(self, media: &mut M) {
+    /// Puts the lanes that were on their way into media, by their devices: after the death of all shards.
+    pub(crate) fn salvage<M: Divide>(self, media: &mut [M]) {
         match self.0 {
             Message::Order(_, order) => order.salvage(media),
             Message::Answer(_, answer) => answer.salvage(media),
-            Message::Wear(_)
+            Message::Wear(..)
             | Message::States(..)
             | Message::StatesAre(..)
-            | Message::Media(_)
-            | Message::MediaDone(_)
+            | Message::Media(..)
+            | Message::MediaDone(..)
+            | Message::MediaMissed(..)
             | Message::Passed(_)
             | Message::Keep(_)
             | Message::Kept(_)

@@ -10,6 +10,7 @@ use crate::ruins::Ruins;
 use crate::seat::{Seat, ShardIndex};
 use crate::step::Step;
 use diecut_media::Divide;
+use diecut_units::Geometry;
 use std::collections::VecDeque;
 
 /// What a shard owes the first one, and how far the move of a group is here.
@@ -52,12 +53,12 @@ impl Placement {
     ///
     /// # Panics
     /// If the shard is not among those there are.
-    pub fn new(seat: Seat, channels: u16) -> Placement {
+    pub fn new(seat: Seat, geometries: Vec<Geometry>) -> Placement {
         assert!(seat.index.0 < seat.shards, "{seat:?}");
         Placement {
             index: seat.index,
             shards: seat.shards,
-            ledger: Ledger::new(seat.shards, channels),
+            ledger: Ledger::new(seat.shards, geometries),
             orders: Orders::default(),
             evenness: Evenness::default(),
             reservations: ReservationQueue::default(),
@@ -124,8 +125,8 @@ impl Placement {
         vec![Step::Leave(group.clone()), Step::Arrive(group.clone()), Step::Release(group, passed)]
     }
 
-    /// Puts channels that are on their way into a medium: after the death of all shards.
-    pub fn salvage<M: Divide>(self, media: &mut M) {
+    /// Puts lanes that are on their way into media, by their devices: after the death of all shards.
+    pub fn salvage<M: Divide>(self, media: &mut [M]) {
         for (_, message) in self.outgoing {
             message.salvage(media);
         }

@@ -1,6 +1,7 @@
 //! Media as the catalogs see them: all channels, also those that other shards own.
 
 use crate::devices::{DeviceIndex, Devices};
+use crate::lanes::{Lane, LaneOwners};
 use crate::peer::{Message, ShardMessage};
 use crate::seat::ShardIndex;
 use diecut_media::{
@@ -9,18 +10,22 @@ use diecut_media::{
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::collections::BTreeMap;
 
+/// Commands of catalogs under way at other shards: their lanes. Catalogs of two devices may call theirs alike.
+pub(crate) type Elsewhere = BTreeMap<(DeviceIndex, u64), Lane>;
+
 /// The media of all devices.
 pub(crate) struct Reaches<'a, M: Divide> {
     pub devices: &'a mut Devices<M>,
-    pub owners: &'a [u16],
+    pub owners: &'a LaneOwners,
     pub outgoing: &'a mut Vec<(ShardIndex, ShardMessage)>,
-    pub elsewhere: &'a mut BTreeMap<u64, u16>,
+    pub elsewhere: &'a mut Elsewhere,
 }
 
 impl<M: Divide> Reaches<'_, M> {
     /// That of one.
     pub fn at(&mut self, device: DeviceIndex) -> Reach<'_, M> {
         Reach {
+            device,
             own: &mut self.devices.get_mut(device).media,
             owners: self.owners,
             outgoing: self.outgoing,
@@ -31,11 +36,11 @@ impl<M: Divide> Reaches<'_, M> {
 
 /// Commands to own channels go to the medium, others to the shards that own theirs.
 pub(crate) struct Reach<'a, M: Divide> {
+    device: DeviceIndex,
     own: &'a mut M,
-    owners: &'a [u16],
+    owners: &'a LaneOwners,
     outgoing: &'a mut Vec<(ShardIndex, ShardMessage)>,
-    /// Commands under way at other shards: their channels, by token.
-    elsewhere: &'a mut BTreeMap<u64, u16>,
+    elsewhere: &'a mut Elsewhere,
 }
 
 impl<M: Divide> Media for Reach<'_, M> {
@@ -56,9 +61,10 @@ impl<M: Divide> Media for Reach<'_, M> {
         if self.own.owns(channel) {
             return self.own.submit(command, now);
         }
-        self.elsewhere.insert(command.token.0, channel);
-        let owner = ShardIndex(self.owners[usize::from(channel)]);
-        self.outgoing.push((owner, ShardMessage(Message::Media(command))));
+        let lane = Lane::of(self.device, channel);
+        self.elsewhere.insert((self.device, command.token.0), lane);
+        let owner = ShardIndex(self.owners.of(lane));
+        self.outgoing.push((owner, ShardMessage(Message::Media(self.device, command))));
     }
     // A drive has one cache, whichever channel it is about.
     fn flush(&mut self, token: MediaToken, now: Time) {

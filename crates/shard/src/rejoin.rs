@@ -16,9 +16,8 @@ use crate::ledger::{Held, HeldPart};
 use crate::owners::Owners;
 use crate::panics::PanicRecord;
 use crate::panics_told;
-use crate::peer::{Answer, Back, Message, Order, ShardMessage};
+use crate::peer::{Answer, Back, Message, Moved, Order, ShardMessage};
 use crate::placement::Placement;
-use crate::returns;
 use crate::seat::ShardIndex;
 use crate::step::Step;
 use diecut_media::Divide;
@@ -48,7 +47,7 @@ pub(crate) fn fell<M: Divide>(
         .map(|(number, (_, sent))| (number, sent))
         .collect();
     let owners = &here.placement.ledger.owners;
-    let of_shard = attendance.media.iter().filter(|(_, channel)| owners[usize::from(**channel)] == shard.0);
+    let of_shard = attendance.media.iter().filter(|(_, lane)| owners.of(**lane) == shard.0);
     let media = of_shard.map(|(token, _)| *token).collect();
     attendance.absent.insert(shard.0, Absence { media, ..Absence::default() });
     for (number, sent) in lost {
@@ -64,7 +63,7 @@ pub(crate) fn fell<M: Divide>(
             }
             Sent::Alloc(vssd) => {
                 mark!("shard: vSSD lost with a shard that failed");
-                let returned = returns::no_channels(here);
+                let returned = Moved(Vec::new());
                 let answer = Answer::NotMade { number: vssd, error: is_lost(shard.0), returned };
                 here.placement.orders.answers.insert(number, answer);
             }
@@ -104,7 +103,7 @@ fn is_known<M: Divide>(here: &Owners<M>, shard: u16, back: &Back) -> bool {
     let ledger = &here.placement.ledger;
     let has = |number: u32| back.vssds.iter().any(|(id, ..)| id.0 == number);
     let mut known = here.registry.state.vssds.values().map(|vssd| vssd.number);
-    ledger.channels_of(shard) == back.channels
+    ledger.owners.lanes_of(shard) == back.lanes()
         && known.all(|number| {
             ledger.vssds.contains_key(&number) && (ledger.shard_of(number) != shard || has(number))
         })
@@ -112,9 +111,9 @@ fn is_known<M: Divide>(here: &Owners<M>, shard: u16, back: &Back) -> bool {
 
 /// Writes down what a shard has. Gives the vSSDs that the catalog does not know.
 fn account_for<M: Divide>(here: &mut Owners<M>, shard: u16, back: Back) -> Vec<u32> {
-    let geometry = *here.plane.flash.devices.divided().media.geometry();
+    let geometry = *here.plane.flash.devices.only().media.geometry();
     let Placement { ledger, evenness, .. } = &mut here.placement;
-    let pool = &mut here.plane.flash.devices.divided_mut().pool;
+    let pool = &mut here.plane.flash.devices.only_mut().pool;
     let before: Vec<u32> =
         ledger.vssds.iter().filter(|(_, held)| held.shard == shard).map(|(number, _)| *number).collect();
     for number in before {
@@ -124,7 +123,7 @@ fn account_for<M: Divide>(here: &mut Owners<M>, shard: u16, back: Back) -> Vec<u
     for (id, places, blocks) in &back.vssds {
         pool.reserve(*id, places);
         let part = HeldPart { device: DeviceIndex::default(), places: places.clone(), blocks: *blocks };
-        ledger.add(*id, Held { shard, parts: vec![part] }, &geometry);
+        ledger.add(*id, Held { shard, parts: vec![part] });
     }
     account_for_exchanges(pool, &back.channels, &back.exchanges);
     let lies = |die: u32| back.channels.contains(&geometry.die_at(die).channel.0);

@@ -18,11 +18,13 @@
 
 use crate::control::{ControlError, ControlErrorKind};
 use crate::custody;
+use crate::devices::{DeviceIndex, OwnDevice};
 use crate::door::Party;
 use crate::job::{Job, Progress};
+use crate::lanes::{by_device, channels_on};
 use crate::ledger::{Group, Tied};
 use crate::owners::Owners;
-use crate::peer::{Message, Moved, MovedGroup, Order, ShardMessage};
+use crate::peer::{Message, MovedGroup, Order, ShardMessage};
 use crate::qos;
 use crate::registry::{qualified, share_of};
 use crate::seat::ShardIndex;
@@ -58,21 +60,29 @@ pub(crate) fn move_tenant<M: Divide>(
         return refuse(ControlErrorKind::Invalid, message);
     }
     let start = Tied { tenants: [tenant.to_owned()].into(), ..Tied::default() };
-    let tied =
-        here.placement.ledger.tied_to(start, &tenants, here.plane.flash.devices.divided().media.geometry());
+    let tied = here.placement.ledger.tied_to(start, &tenants);
     // Who is on a visit stays where the administrator says.
-    here.placement.evenness.forget_visits(&tied.channels);
+    here.placement.evenness.forget_visits(&tied.lanes);
     let from = here.placement.ledger.home_of(tenant);
-    if from != shard && !tied.channels.is_disjoint(&here.placement.ledger.kept) {
+    if from != shard && !tied.lanes.is_disjoint(&here.placement.ledger.kept) {
         let message = format!(
-            "tenant \"{tenant}\" stays on shard {from}: it lies on channels where that shard keeps the block states of the device, or shares one \
-             with somebody who does"
+            "tenant \"{tenant}\" stays on shard {from}: it lies on channels where that shard keeps the block states of the device or parts of what is \
+             away, or shares one with somebody who does"
         );
         return refuse(ControlErrorKind::Invalid, message);
     }
-    if from != shard {
-        job.steps.extend(here.placement.moving_steps(Group::of(tied, from, shard)));
+    if from == shard {
+        return Progress::Done;
     }
+    let group = Group::of(tied, from, shard);
+    if let Some(device) = silent_device(here, &group) {
+        let message = format!(
+            "tenant \"{tenant}\" stays on shard {from}: device \"{device}\", where something lies that moves with it, does not answer; try again \
+             when it does"
+        );
+        return refuse(ControlErrorKind::Media, message);
+    }
+    job.steps.extend(here.placement.moving_steps(group));
     Progress::Done
 }
 
@@ -91,11 +101,22 @@ fn stay<M: Divide>(here: &mut Owners<M>, group: &Group, stores: &[StoreIndex], w
     for &store in stores {
         here.plane.flash.kept_mut(store).quiesce(false);
     }
-    here.plane.flash.devices.divided_mut().pool.hold_migration(false);
+    hold_migration(here, false);
     here.placement.duties.leaving.clear();
     let tenants = group.tenants.join("\", \"");
     let message = format!("tenant \"{tenants}\" stays on shard {}: {why}; try again", group.from);
     refuse(ControlErrorKind::Busy, message)
+}
+
+/// Exchanges for even wear rest here, or go on.
+fn hold_migration<M: Divide>(here: &mut Owners<M>, is_held: bool) {
+    here.plane.flash.devices.iter_mut().for_each(|own| own.pool.hold_migration(is_held));
+}
+
+/// A device that something of a group lies on, and that does not answer.
+fn silent_device<M: Divide>(here: &Owners<M>, group: &Group) -> Option<String> {
+    let devices = group.lanes.iter().map(|lane| here.plane.flash.devices.get(lane.device));
+    devices.into_iter().find(|own| own.is_away).map(|own| own.config.name.clone())
 }
 
 /// Takes a group out, when nothing of it is under way any more.
@@ -104,11 +125,14 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
     let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| here.plane.store_of(vssd)).collect();
     if here.placement.duties.leaving.is_empty() {
         // The first shard may not have heard of the last exchange when it named the group.
-        if !here.plane.flash.devices.divided().pool.holds_just(&group.channels, &group.vssds) {
+        let holds_just = |(device, own): (DeviceIndex, &OwnDevice<M>)| {
+            own.pool.holds_just(&channels_on(&group.lanes, device), &group.vssds)
+        };
+        if !here.plane.flash.devices.numbered().all(holds_just) {
             mark!("shard: move of a group that is being exchanged");
             return stay(here, group, &[], "what it holds is being exchanged for even wear");
         }
-        here.plane.flash.devices.divided_mut().pool.hold_migration(true);
+        hold_migration(here, true);
         here.placement.duties.leaving.clone_from(&group.vssds);
         for &store in &stores {
             here.plane.flash.kept_mut(store).quiesce(true);
@@ -125,6 +149,9 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
             mark!("shard: move of a group that is being purged");
             return stay(here, group, &stores, "what was deleted of it is being erased (Format or Sanitize)");
         }
+        if let Some(device) = silent_device(here, group) {
+            return stay(here, group, &stores, &format!("device \"{device}\" does not answer"));
+        }
         if !stores.iter().all(|&store| here.plane.flash.kept(store).quiesced() == Some(true)) {
             mark!("shard: move waits while its hosts are served");
             return Progress::Waits;
@@ -138,9 +165,11 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
         return Progress::Waits;
     }
     stores.iter().for_each(|&store| here.plane.flash.hold_store(store));
-    let own = here.plane.flash.devices.divided();
-    let mut channels = group.channels.iter();
-    if !own.pool.is_quiet(&group.channels) || !channels.all(|&channel| own.media.is_quiet(channel)) {
+    let is_quiet = |(device, channels): (DeviceIndex, Vec<u16>)| {
+        let own = here.plane.flash.devices.get(device);
+        own.pool.is_quiet(&channels) && channels.iter().all(|&channel| own.media.is_quiet(channel))
+    };
+    if !by_device(&group.lanes).into_iter().all(is_quiet) {
         mark!("shard: move waits for the medium");
         return Progress::Waits;
     }
@@ -180,20 +209,14 @@ fn take_out<M: Divide>(
     }
     let stores = stores.into_iter().map(|store| here.plane.flash.take_store(store)).collect();
     let luggage = here.plane.doors().into_iter().map(|door| door.take_out(party)).collect();
-    here.note_exchanges_elsewhere(&group.channels);
-    let part = custody::take_out(here, &group.channels);
+    here.note_exchanges_elsewhere(&group.lanes);
+    let moved = custody::take_out(here, &group.lanes);
     assert!(
         !here.plane.flash.devices.vssd_ids().any(|id| group.vssds.contains(&id.0)),
         "I-S15: nothing of a group stays behind"
     );
     qos::group_left(&mut here.plane, &here.registry);
-    here.plane
-        .flash
-        .devices
-        .divided_mut()
-        .pool
-        .hold_migration(mutant!("shard: exchanges rest where a group left"));
-    let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.devices.divided_mut().media);
+    hold_migration(here, mutant!("shard: exchanges rest where a group left"));
     let duties = &mut here.placement.duties;
     duties.leaving.clear();
     duties.frozen = false;
@@ -242,14 +265,16 @@ fn subsystems_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<SubsystemCon
 pub(crate) fn arrive<M: Divide>(here: &mut Owners<M>, moved: MovedGroup, group: &Group, now: Time) {
     assert_eq!(here.placement.index.0, group.to, "I-S15: a group arrives where it goes");
     let MovedGroup { moved, stores, namespaces, luggage } = moved;
-    assert_eq!(moved.channels, group.channels, "I-S15: a group arrives with its channels");
-    let part = moved.unpack(&mut here.plane.flash.devices.divided_mut().media);
-    here.plane.flash.devices.divided_mut().pool.attach(part);
+    assert_eq!(moved.lanes(), group.lanes, "I-S15: a group arrives with its channels");
+    custody::put_in(here, moved);
+    if !mutant!("shard: parts of a vSSD that moved are not joined") {
+        custody::join(here);
+    }
     let is_here = |vssd: &u32| here.plane.flash.devices.vssd_ids().any(|id| id.0 == *vssd);
     assert!(group.vssds.iter().all(is_here), "I-S15: a group arrives with its vSSDs");
     // Limits were lifted for the move.
     for record in here.own_vssds().iter().filter(|record| group.vssds.contains(&record.number)) {
-        here.plane.flash.devices.divided_mut().pool.set_share(VssdId(record.number), share_of(record), now);
+        here.plane.flash.devices.set_share(VssdId(record.number), share_of(record), now);
         here.seat_blocks(record);
     }
     for store in stores {

@@ -24,7 +24,7 @@ pub(crate) fn told<M: Divide>(here: &mut Owners<M>, message: ShardMessage, now: 
         return panics_told::hear(here, panics);
     }
     let Owners { plane, placement, .. } = here;
-    let media = &mut plane.flash.devices.divided_mut().media;
+    let media = &mut plane.flash.devices.only_mut().media;
     let ruins = placement.duties.ruins.as_mut().expect("I-S35: a shard that failed has ruins");
     match message.0 {
         Message::Order(number, Order::Again) => ruins.again = Some(number),
@@ -33,14 +33,15 @@ pub(crate) fn told<M: Divide>(here: &mut Owners<M>, message: ShardMessage, now: 
                 ruins.take(moved, media);
             }
         }
-        Message::Media(command) => media.submit(command, now),
+        Message::Media(_, command) => media.submit(command, now),
         // Of hosts that are gone, or of a move that ends everything.
         Message::Kept(_) | Message::Passed(_) | Message::StatesAre(..) => {}
         Message::Panicked(_)
         | Message::Answer(..)
-        | Message::MediaDone(_)
+        | Message::MediaDone(..)
+        | Message::MediaMissed(..)
         | Message::States(..)
-        | Message::Wear(_)
+        | Message::Wear(..)
         | Message::Keep(_)
         | Message::Fell(_) => {
             unreachable!("I-S5: these are for the first shard")
@@ -59,7 +60,7 @@ fn is_quiet<M: Divide>(media: &M) -> bool {
 
 /// When [`go_on`] has something to do.
 pub(crate) fn deadline<M: Divide>(here: &Owners<M>) -> Time {
-    let media = &here.plane.flash.devices.divided().media;
+    let media = &here.plane.flash.devices.only().media;
     let is_ordered = here.placement.duties.ruins.as_ref().is_some_and(|ruins| ruins.again.is_some());
     let is_due = !here.placement.outgoing.is_empty() || is_ordered && is_quiet(media);
     if is_due { Time::ZERO } else { media.next_event() }
@@ -68,7 +69,7 @@ pub(crate) fn deadline<M: Divide>(here: &Owners<M>) -> Time {
 /// Lets the device end what it was told before, and reads block states when it has.
 pub(crate) fn go_on<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now: Time) {
     let flash = &mut here.plane.flash;
-    let own = flash.devices.divided_mut();
+    let own = flash.devices.only_mut();
     if own.media.next_event() <= now {
         let mut ended = Vec::new();
         own.media.advance(now, &mut ended);
@@ -78,13 +79,13 @@ pub(crate) fn go_on<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
     here.take_foreign(now);
     let duties = &mut here.placement.duties;
     let Some(number) = duties.ruins.as_ref().and_then(|ruins| ruins.again) else { return };
-    if !is_quiet(&here.plane.flash.devices.divided().media) {
+    if !is_quiet(&here.plane.flash.devices.only().media) {
         mark!("shard: commands of a life before are waited for");
         return;
     }
     let pool = duties.ruins.take().map(|ruins| ruins.pool).unwrap_or_default();
-    let is_whole = pool.channels() == own_channels(&here.plane.flash.devices.divided().media);
-    let own = here.plane.flash.devices.divided_mut();
+    let is_whole = pool.channels() == own_channels(&here.plane.flash.devices.only().media);
+    let own = here.plane.flash.devices.only_mut();
     let opened = match is_whole {
         true => pool.open(&own.media, own.config.pool.clone()).map_err(|error| error.to_string()),
         false => Err("a part of its block states was lost on its way".to_owned()),
@@ -107,10 +108,11 @@ pub(crate) fn go_on<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
 
 /// Says what the shard has, when that was compared with flash.
 pub(crate) fn checked<M: Divide>(here: &mut Owners<M>, opening: &mut Opening) {
-    let pool = &here.plane.flash.devices.divided().pool;
     let checks = &mut here.placement.duties.checks;
-    let Some(number) = checks.take_if(|_| pool.is_checked()) else { return };
-    let channels = own_channels(&here.plane.flash.devices.divided().media);
+    let devices = &here.plane.flash.devices;
+    let Some(number) = checks.take_if(|_| devices.only().pool.is_checked()) else { return };
+    let pool = &devices.only().pool;
+    let channels = own_channels(&here.plane.flash.devices.only().media);
     let vssds = pool.vssd_ids().map(|id| {
         let places = pool.places_of(id);
         let blocks = pool.blocks_of(&places);

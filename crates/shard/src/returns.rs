@@ -9,26 +9,20 @@ use crate::owners::Owners;
 use crate::peer::{Answer, Moved, StepAnswer};
 use crate::step::Step;
 use diecut_media::Divide;
+use diecut_vssd::Pool;
 
-/// Takes out the channels that nothing lies on any more.
+/// Takes out the channels that nothing lies on any more, of all devices.
 pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
-    let channels = 0..here.plane.flash.devices.divided().media.geometry().channels;
-    let unused = channels.filter(|&channel| {
-        let OwnDevice { media, pool, .. } = here.plane.flash.devices.divided();
+    let unused_of = |OwnDevice { media, pool, .. }: &OwnDevice<M>| -> Vec<u16> {
         // What a life before left over is being erased; such a channel goes back another time.
-        let is_quiet = || pool.is_quiet(&[channel]) && media.is_quiet(channel);
-        media.owns(channel) && pool.is_free_channel(channel) && is_quiet()
-    });
-    let unused: Vec<u16> = unused.collect();
-    let mut part = custody::take_out(here, &unused);
-    here.plane.flash.devices.divided_mut().pool.return_slots(&mut part);
-    Moved::new(unused, part, &mut here.plane.flash.devices.divided_mut().media)
-}
-
-/// Nothing is given back.
-pub(crate) fn no_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
-    let part = custody::take_out(here, &[]);
-    Moved::new(Vec::new(), part, &mut here.plane.flash.devices.divided_mut().media)
+        let is_quiet = |channel: u16| pool.is_quiet(&[channel]) && media.is_quiet(channel);
+        let unused =
+            |channel: &u16| media.owns(*channel) && pool.is_free_channel(*channel) && is_quiet(*channel);
+        (0..media.geometry().channels).filter(unused).collect()
+    };
+    let devices = here.plane.flash.devices.numbered();
+    let unused = devices.map(|(device, own)| (device, unused_of(own))).collect();
+    custody::take_out_with(here, unused, Pool::return_slots)
 }
 
 /// An order of steps is carried out, or refused.

@@ -16,6 +16,8 @@ impl Ruins {
     /// Takes channels that were on their way to the shard when it failed.
     pub fn take<M: Divide>(&mut self, moved: Moved, media: &mut M) {
         mark!("shard: channels on their way to a shard that failed");
-        self.pool.add(moved.unpack(media));
+        for part in moved.0 {
+            self.pool.add(part.unpack(media));
+        }
     }
 }

@@ -152,13 +152,12 @@ impl<M: Divide> Shard<M> {
         Shard::over(vec![(media, device)], config, seat, now)
     }
 
-    /// The only shard of a server, over several devices: each has a catalog, and the newest counts. Or, as [`Shard::seated`], one of several
-    /// shards over their parts of a single device. What `config` says of a device is not looked at.
+    /// One of the shards of a server, over its parts of several devices: each has a catalog, and the newest counts. What `config` says of a device
+    /// is not looked at.
     ///
     /// # Panics
-    /// If there is no device, if several shards are to serve several, or if the shard is not among those there are.
+    /// If there is no device, or if the shard is not among those there are.
     pub fn over(media: Vec<(M, DeviceConfig)>, config: ShardConfig, seat: Seat, now: Time) -> Shard<M> {
-        assert!(seat.shards == 1 || media.len() == 1, "I-S37: several shards divide one device");
         let is_member = seat.index.0 > 0;
         let mut failures = Vec::new();
         let mut catalogs = Vec::new();
@@ -171,8 +170,8 @@ impl<M: Divide> Shard<M> {
             devices.push(own);
         }
         let devices = Devices::new(devices);
-        let first = devices.iter().next().expect("I-S37: a server has a device");
-        let placement = Placement::new(seat, first.media.geometry().channels);
+        let geometries = devices.iter().map(|own| *own.media.geometry()).collect();
+        let placement = Placement::new(seat, geometries);
         let members = devices.len() + usize::from(config.missing_devices);
         let registry = Registry {
             catalog: Catalogs::new(catalogs, members),
@@ -253,8 +252,7 @@ impl<M: Divide> Shard<M> {
     pub fn into_all_media(self) -> Vec<M> {
         let devices = self.here.plane.flash.devices.into_vec();
         let mut media: Vec<M> = devices.into_iter().map(|own| own.media).collect();
-        // Only of a single one anything is on its way.
-        self.here.placement.salvage(&mut media[0]);
+        self.here.placement.salvage(&mut media);
         media
     }
 

@@ -44,9 +44,11 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
         }
     };
     // What is away is told of by the first shard.
-    let is_told = |vssd: &String| {
-        here.registry.away.contains_key(&here.registry.state.vssds[vssd].number) || lives_here(vssd)
+    let is_away = |vssd: &String| {
+        !here.placement.is_member()
+            && here.registry.away.contains_key(&here.registry.state.vssds[vssd].number)
     };
+    let is_told = |vssd: &String| is_away(vssd) || lives_here(vssd);
     let vssds = here.registry.state.vssds.keys().filter(|name| is_told(name));
     let volumes = here.registry.state.volumes.iter().filter(|(_, volume)| is_told(&volume.vssd));
     let subsystems = here.registry.state.subsystems.iter();

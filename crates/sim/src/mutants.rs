@@ -61,6 +61,16 @@ pub const MUTANTS: &[Mutant] = &[
         story: "the log has no changes of other shards, but for each new table",
     },
     Mutant {
+        name: "shard: block states of the first device only are sent",
+        system: "drive",
+        story: "the log of a second drive never hears of what other shards do there",
+    },
+    Mutant {
+        name: "shard: parts of a vSSD that moved are not joined",
+        system: "drive",
+        story: "a vSSD with parts on several drives moves, and is served from one of them",
+    },
+    Mutant {
         name: "vssd: a header is not programmed",
         system: "drive",
         story: "an erase block on a drive does not say whose it is",
@@ -539,6 +549,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("vssd: each part counts its allocations by itself", "crates/vssd/tests/joined.rs", "needs a block of a part whose allocations are older than those of another, and a start that compares them"),
     ("devices: both copies of a label are written before a flush", "crates/devices/tests/labels.rs", "nothing labels a drive in a seed"),
     ("drives: a flush that failed is asked again", "crates/drives/tests/on_a_model.rs", "few seeds have a flush that fails"),
+    ("shard: what a vSSD shares is looked for on one device only", "crates/shard/src/ledger.rs", "few seeds have tenants of one shard that share a lane of a second drive"),
     ("shard: a change holds that one device has", "crates/shard/tests/several.rs", "needs a drive that hangs, and others that go on"),
     ("drives: a write pointer counts as flushed", "crates/drives/tests/on_zones.rs", "few seeds have zones, and few of these meet it"),
     ("drives: a zone has several writes under way", "crates/drives/tests/on_zones.rs", "few seeds have zones, and few of these meet it"),
@@ -801,6 +812,8 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("log: a flush is noted before it is complete", 51),
     ("log: a flush that failed counts", 27),
     ("vssd: one part answers for all", 7),
+    ("shard: block states of the first device only are sent", 104),
+    ("shard: parts of a vSSD that moved are not joined", 254),
 ];
 
 /// Looks for a seed that catches the mutant, among `seeds`.

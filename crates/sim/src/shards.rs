@@ -11,7 +11,7 @@ use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
     ShardMessage,
 };
-use diecut_shard::{DeviceConfig, DeviceIndex, Seat, Shard, ShardConfig, divide, gather};
+use diecut_shard::{DeviceConfig, DeviceIndex, Seat, Shard, ShardConfig, divide_all, gather};
 use diecut_units::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -47,25 +47,24 @@ impl Shards {
         Shards::with(vec![(device, config.device())], Carrier::file(seed), config, count, seed, now)
     }
 
-    /// One shard over devices, or several over one, and who carries out what these ask for.
+    /// So many shards over devices, and who carries out what these ask for.
     pub fn with(
-        mut devices: Vec<(Device, DeviceConfig)>,
+        devices: Vec<(Device, DeviceConfig)>,
         carrier: Carrier,
         config: &ShardConfig,
         count: u16,
         seed: u64,
         now: Time,
     ) -> Shards {
-        let (divided, own) = devices.remove(0);
-        let open = |(seat, part): (Seat, Device)| {
-            let whole = devices.extract_if(.., |_| seat.index == ShardIndex(0));
-            let all = [(part, own.clone())].into_iter().chain(whole).collect();
+        let (devices, configs): (Vec<Device>, Vec<DeviceConfig>) = devices.into_iter().unzip();
+        let open = |(seat, parts): (Seat, Vec<Device>)| {
+            let all = parts.into_iter().zip(configs.clone()).collect();
             Shard::over(all, config.clone(), seat, now)
         };
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264);
         let laggard = (count > 1 && random.random_ratio(1, 3)).then(|| random.random_range(0..count));
         Shards {
-            shards: divide(divided, count).into_iter().map(open).collect(),
+            shards: divide_all(devices, count).into_iter().map(open).collect(),
             queues: BTreeMap::new(),
             random,
             laggard,

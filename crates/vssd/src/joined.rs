@@ -63,6 +63,11 @@ impl VssdParts {
         parts
     }
 
+    /// Whether no operation of all parts waits for one of them.
+    pub fn is_idle(&self) -> bool {
+        self.joins.is_empty()
+    }
+
     /// Of each unit, its part and its number there.
     pub fn units(&self) -> impl Iterator<Item = (usize, UnitIndex)> + '_ {
         self.units.iter().map(|(part, unit)| (usize::from(*part), *unit))

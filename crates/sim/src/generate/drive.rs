@@ -85,13 +85,14 @@ fn drive(
 /// Lanes of a drive with zones have so many places for partly written ones, or some more.
 const PLACES_MIN: u32 = 14;
 
-/// Seeds before this one have no zones: planted bugs are hunted there, most of which have nothing to do with them.
-const ZONED_SEEDS_FROM: u64 = 100;
+/// Seeds before this one have no zones, and one shard over several drives: planted bugs are hunted there, most of which have nothing to do with
+/// either.
+const LATER_SEEDS_FROM: u64 = 100;
 
 /// In a third of the seeds some drives are written in zones.
 pub(super) fn add_zones(seed: u64, drives: &mut [DrivePlan]) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x7a6f_6e65);
-    if seed < ZONED_SEEDS_FROM || !random.random_ratio(1, 3) {
+    if seed < LATER_SEEDS_FROM || !random.random_ratio(1, 3) {
         return;
     }
     let is_alone = drives.len() == 1;
@@ -170,18 +171,42 @@ fn add_harm(plan: &mut Plan, harm: Vec<DriveHarm>) {
     }
 }
 
-/// A third of the drives that are alone are divided among shards in some of their lives. Three lanes are two shards', of which the first keeps two for the
-/// block states of all; of more lanes it keeps four.
+/// Cuts a drive into so many lanes.
+fn cut(drive: &mut DrivePlan, lanes: u16) {
+    drive.lanes = lanes;
+    if let Some(zones) = drive.zones.as_mut().filter(|zones| zones.active_max > 0) {
+        zones.active_max = u32::from(lanes) * (PLACES_MIN + 2);
+    }
+}
+
+/// Lanes of a drive that are not the first shard's alone: of three it keeps two for the block states of all, of more four.
+fn lanes_to_share(drive: &DrivePlan) -> u16 {
+    drive.lanes - drive.lanes.min(if drive.lanes > 3 { 4 } else { 2 })
+}
+
+/// A third of the drives that are alone are divided among shards in some of their lives, and two thirds of several ones.
 pub(super) fn add_shards(plan: &mut Plan) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x6c61_6e65_7368);
-    let [drive] = &mut *plan.system.drives else { return };
-    if random.random_ratio(1, 3) {
-        drive.lanes = *pick(&mut random, &[3, 5, 6]);
-        if let Some(zones) = drive.zones.as_mut().filter(|zones| zones.active_max > 0) {
-            zones.active_max = u32::from(drive.lanes) * (PLACES_MIN + 2);
+    let drives = &mut *plan.system.drives;
+    if let [drive] = drives {
+        if random.random_ratio(1, 3) {
+            cut(drive, *pick(&mut random, &[3, 5, 6]));
+            plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3])).collect();
         }
-        plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3])).collect();
+        return;
     }
+    if plan.seed < LATER_SEEDS_FROM || random.random_ratio(1, 3) {
+        return;
+    }
+    // Some are left to the first shard as a whole.
+    for drive in &mut *drives {
+        if random.random_ratio(7, 8) {
+            cut(drive, *pick(&mut random, &[3, 3, 5, 6, 7]));
+        }
+    }
+    let most = 1 + drives.iter().map(lanes_to_share).sum::<u16>();
+    plan.system.shards =
+        (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3, 4])).map(|count| count.min(most)).collect();
 }
 
 /// Drives change places from start to start, and of three or four one is missing now and then: more than half of a pool must be there.
@@ -280,6 +305,9 @@ mod test {
             let on: Vec<_> = lanes.flat_map(|lane| plan.drives_of(lane)).collect();
             assert!(on.iter().all(|drive| usize::from(*drive) < count(plan)), "seed {}", plan.seed);
         }
+        let shards = |plan: &Plan| plan.system.shards.iter().copied().max().unwrap_or(1);
+        assert!(of(&|plan| count(plan) > 1 && shards(plan) > 1) > 60, "several shards on several drives");
+        assert!(of(&|plan| count(plan) > 1 && shards(plan) == 4) > 20, "four of them");
         let parts = |plan: &Plan, lane| plan.drives_of(Lane(lane)).len();
         assert!(of(&|plan| count(plan) > 1 && parts(plan, 0) == 1) > 50);
         assert!(of(&|plan| parts(plan, 0) > 1) > 50);
