@@ -34,6 +34,27 @@ fn what_hosts_were_promised_is_kept_on_a_drive() {
     assert!(commands > 20_000 && cuts > 50 && changes > 100 && cleaned_ius > 500);
 }
 
+/// Goal: the same of several shards that divide several drives: in each life another number of them, with moves in between.
+#[test]
+fn what_hosts_were_promised_is_kept_by_shards_that_divide_drives() {
+    let is_divided = |seed: &u64| {
+        let system = plan(*seed, 0).system;
+        system.drives.len() > 1 && system.shards.iter().any(|shards| *shards > 1)
+    };
+    let (mut commands, mut cuts, mut changes) = (0, 0, 0);
+    for seed in (100..).filter(is_divided).take(depth(6, 500) as usize) {
+        let outcome = run(seed);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        commands += outcome.commands;
+        cuts += outcome.power_cuts;
+        changes += outcome.changes;
+    }
+    assert!(
+        commands > 20_000 && cuts > 20 && changes > 60,
+        "{commands} commands, {cuts} cuts, {changes} changes"
+    );
+}
+
 #[test]
 fn a_run_on_a_drive_is_the_same_twice() {
     for seed in 3..depth(5, 20) {

@@ -229,6 +229,16 @@ impl Zones {
                     One { written, condition: condition_at(written, self.profile.capacity_bytes) };
             }
         }
+        self.finish_excess();
+    }
+
+    /// What a cut took back may be what gave a place free: no drive comes back with more active zones than it has places, so it finishes some.
+    fn finish_excess(&mut self) {
+        let (most, capacity) = (self.profile.active_max as usize, self.profile.capacity_bytes);
+        let active = self.zones.iter_mut().filter(|one| one.condition == ZoneCondition::Active);
+        for one in active.skip(if most == 0 { usize::MAX } else { most }) {
+            *one = One { written: capacity, condition: ZoneCondition::Full };
+        }
     }
 }
 
