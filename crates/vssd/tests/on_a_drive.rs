@@ -702,3 +702,18 @@ fn one_copy_of_the_block_states_is_enough() {
         assert_eq!(world.read(id, block, 0), Ok(0x77), "lane {lane}");
     }
 }
+
+fn flushes_without_a_cache() {
+    let profile = DriveProfile { is_durable_at_once: true, ..small_drive() };
+    let mut world = make(1, profile);
+    let id = world.pool.alloc_vssd(Isolation::Channel, 0, 8 << 20).unwrap();
+    assert!(!world.media.capabilities().volatile_cache);
+    assert!(world.space(id).shape().volatile_cache, "holders flush what they append");
+}
+
+/// Goal: holders on a drive that keeps what it takes flush, too: their notes of that are all that tells a loss from the end of what was written.
+#[test]
+fn a_drive_without_a_cache_is_flushed() {
+    flushes_without_a_cache();
+    is_noticed("vssd: a drive without a cache is not flushed", flushes_without_a_cache);
+}
