@@ -405,7 +405,7 @@ mod test {
     /// The canary: planted bugs must be noticed.
     #[test]
     fn planted_bugs_are_noticed() {
-        let scenario: fn() = || drop(homes(&[]).1["beside"] == 0 || panic!("two homes share a lane"));
+        let scenario: fn() = || assert!(homes(&[]).1["beside"] == 0, "two homes share a lane");
         diecut_testing::planted::all_are_noticed(&[(
             "shard: what a vSSD shares is looked for on one device only",
             scenario,

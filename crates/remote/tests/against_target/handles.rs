@@ -41,7 +41,7 @@ impl Storage for Placed {
     }
     fn execute(&mut self, command: NamespaceCommand) -> NamespaceCompletion {
         if let NamespaceOperation::Write { range, placement, .. } = &command.operation {
-            self.written.borrow_mut().insert(range.first_lba * LBA as u64 >> 20, *placement);
+            self.written.borrow_mut().insert((range.first_lba * LBA as u64) >> 20, *placement);
         }
         self.below.execute(command)
     }
@@ -88,6 +88,6 @@ fn writes_name_handles() {
 fn one_handle_is_none_to_choose() {
     let (mut line, written) = placed(&[3]);
     assert_eq!(line.remote.facts().unwrap().handles, 0);
-    write(&mut line, SIZE_BYTES as u64 / 2 >> 20, 2);
+    write(&mut line, (SIZE_BYTES as u64 / 2) >> 20, 2);
     assert!(written.borrow().values().all(|target| target.handle.0 == 3 && target.group.is_none()));
 }
