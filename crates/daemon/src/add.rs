@@ -5,7 +5,7 @@ use crate::drive::{Usage, system_area};
 use crate::error::ServeError;
 use crate::format::{Chosen, FormatOptions, Formatted, checked, choose, named, new_pool};
 use crate::held::Held;
-use crate::remote::RemoteHost;
+use crate::remote_host::RemoteHost;
 use crate::whole::{Change, whole_pool};
 use diecut_api::place::Place;
 use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership};

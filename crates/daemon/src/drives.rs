@@ -6,7 +6,7 @@ use crate::folder::Unfinished;
 use crate::held::Held;
 use crate::opened::{Age, AllOpened, Mark, News};
 use crate::places;
-use crate::remote::RemoteHost;
+use crate::remote_host::RemoteHost;
 use diecut_api::place::Drive;
 use diecut_api::setup::Setup;
 use diecut_api::status::MissingDevice;

@@ -5,7 +5,7 @@ use crate::error::{ServeError, warn};
 use crate::http::DeviceTraits;
 use crate::local::Local;
 use crate::opened::{Cut, Opened, Shown};
-use crate::remote::RemoteHost;
+use crate::remote_host::RemoteHost;
 use diecut_api::place::{Drive, Place};
 use diecut_api::setup::Durability;
 use diecut_devices::local::{FoundLabel, OtherCopy};

@@ -3,11 +3,11 @@
 use crate::addresses::resolve;
 use crate::carrier::Carrier;
 use crate::drive::{HandedOver, OwnDrive, Usage, zoned_medium};
-use crate::error::{ServeError, file_error};
-use crate::places;
-use crate::shards::{random_bytes, random_uuid};
+use crate::error::ServeError;
+use crate::random::random_bytes;
+use crate::remote_host::RemoteHost;
 use diecut_api::place::Place;
-use diecut_api::setup::{RemoteDevice, Setup};
+use diecut_api::setup::RemoteDevice;
 use diecut_devices::local::{
     Contents, FoundLabel, InZones, LabelPlace, LabelingError, Source, ZoneDrive, read_label,
 };
@@ -20,7 +20,6 @@ use diecut_units::Span;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use uuid::Uuid;
 
 /// Commands under way at a time.
 const DEPTH: u16 = 128;
@@ -32,52 +31,6 @@ const OPENING_PATIENCE: Span = Span::from_secs(5);
 const RELEASE_PATIENCE: Span = Span::from_secs(2);
 /// How long hosts wait if the set-up does not say.
 const PATIENCE_MS: u64 = 20_000;
-
-/// This server, or this command, as a host of targets.
-#[derive(Clone, Copy, Debug)]
-pub struct RemoteHost(Uuid);
-
-impl RemoteHost {
-    /// A host that was not there before.
-    ///
-    /// # Errors
-    /// If there are no random numbers.
-    pub fn new() -> Result<RemoteHost, ServeError> {
-        Ok(RemoteHost(Uuid::from_bytes(random_uuid()?)))
-    }
-
-    /// That of a data folder, which is made with the first device of this kind.
-    ///
-    /// # Errors
-    /// Names the file that says which it is.
-    pub fn of_folder(setup: &Setup) -> Result<RemoteHost, ServeError> {
-        let path = places::remote_host(setup);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().map(RemoteHost).map_err(|_| {
-                ServeError::Setup(format!(
-                    "{} does not hold the UUID that this server goes by at targets; put the file back, or remove it and free the namespace with \
-                     `diecut device release`",
-                    path.display()
-                ))
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let host = RemoteHost::new()?;
-                std::fs::write(&path, format!("{}\n", host.0)).map_err(file_error(&path, "cannot be made"))?;
-                Ok(host)
-            }
-            Err(error) => Err(file_error(&path, "cannot be read")(error)),
-        }
-    }
-
-    /// The upper half of its keys.
-    fn server(&self) -> u32 {
-        u32::from_be_bytes([0, 1, 2, 3].map(|at| self.0.as_bytes()[at])).max(1)
-    }
-
-    fn nqn(&self) -> String {
-        format!("nqn.2014-08.org.nvmexpress:uuid:{}", self.0)
-    }
-}
 
 fn name(key: &str, text: &str) -> Result<QualifiedName, ServeError> {
     QualifiedName::new(text).map_err(|error| ServeError::Setup(format!("{key} = \"{text}\": {error}")))

@@ -4,7 +4,7 @@ use crate::carrier::{Lying, carried, start_and_stop};
 use crate::error::ServeError;
 use crate::format::named;
 use crate::held::Held;
-use crate::remote::RemoteHost;
+use crate::remote_host::RemoteHost;
 use crate::whole::{Change, whole_pool};
 use diecut_api::place::Place;
 use diecut_devices::{LabelDevice, Membership};

@@ -1,12 +1,12 @@
 //! What a set-up says of shards and of the pool of erase blocks that they divide.
 
-use crate::error::{ServeError, file_error};
+use crate::error::ServeError;
 use crate::opened::{AllOpened, Opened};
+use crate::random::random_uuid;
 use diecut_api::setup::Setup;
 use diecut_shard::{BucketSize, DeviceConfig, DeviceShaper, PoolConfig, ShardConfig, TokenUnit};
 use diecut_spec::Amount;
 use diecut_units::{Geometry, Span};
-use std::path::Path;
 
 /// What each shard is made with, but for addresses and limits of memory, and what is said of each device.
 ///
@@ -53,24 +53,6 @@ fn slow_after(us: u64) -> Result<Span, ServeError> {
     }
     let (least, most) = (sensible.start(), sensible.end());
     Err(ServeError::Setup(format!("server.slow_after_us = {us}: use {least} to {most} (5000 is usual)")))
-}
-
-/// Bytes that nobody guesses.
-pub fn random_bytes<const N: usize>() -> Result<[u8; N], ServeError> {
-    let path = Path::new("/dev/urandom");
-    let mut bytes = [0; N];
-    let mut file = std::fs::File::open(path).map_err(file_error(path, "cannot be read"))?;
-    std::io::Read::read_exact(&mut file, &mut bytes).map_err(file_error(path, "cannot be read"))?;
-    Ok(bytes)
-}
-
-/// A UUID that nobody else has.
-pub fn random_uuid() -> Result<[u8; 16], ServeError> {
-    let mut bytes: [u8; 16] = random_bytes()?;
-    // RFC 9562: version 4, variant 10b.
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(bytes)
 }
 
 fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<PoolConfig, ServeError> {

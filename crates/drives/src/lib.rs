@@ -14,6 +14,7 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod asked;
 mod block;
 mod discards;
 mod flushes;

@@ -1,4 +1,5 @@
-use crate::block::{Position, Program, refusal};
+use crate::asked::Asked;
+use crate::block::{Position, Program, address_of, refusal};
 use crate::discards::Discards;
 use crate::flushes::Flushes;
 use crate::lane::Lane;
@@ -10,8 +11,8 @@ use diecut_media::{
     Media, MediaError, MediaToken, Operation, PayloadParts, StreamId,
 };
 use diecut_units::{
-    BlockIndex, BufferMut, ContentMode, DieAddress, EraseBlockAddress, Geometry, IU_SIZE_BYTES,
-    ProtectedMemory, StampedSlab, Time, mutant,
+    BufferMut, ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, StampedSlab, Time,
+    mutant,
 };
 use std::ops::Range;
 
@@ -38,39 +39,6 @@ pub struct DriveMedium {
     discards: Discards,
     is_gone: bool,
     done: Vec<Completion>,
-}
-
-/// Who waits for an intent.
-enum Asked {
-    Read {
-        token: MediaToken,
-        lane: u16,
-        block: u32,
-        first_page: u32,
-    },
-    Program {
-        lane: u16,
-        block: u32,
-        first_page: u32,
-    },
-    /// A discard, or a reset that nobody waits for.
-    Discard {
-        lane: u16,
-        block: u32,
-    },
-    /// A reset for an erase.
-    Reset {
-        token: MediaToken,
-        lane: u16,
-        block: u32,
-    },
-    /// A zone gives way: it is finished, or reset if it holds nothing.
-    GiveWay {
-        lane: u16,
-        block: u32,
-        is_reset: bool,
-    },
-    Flush,
 }
 
 /// Most IUs of programs that go to a zone as one write.
@@ -156,10 +124,6 @@ impl DriveMedium {
 
     fn lane(&mut self, lane: u16) -> &mut Lane {
         self.lanes[usize::from(lane)].as_mut().expect("commands go to the part that owns the lane")
-    }
-
-    fn address(lane: u16, block: u32) -> EraseBlockAddress {
-        DieAddress::new(lane, 0).erase_block(BlockIndex(block))
     }
 
     /// Checks the flash rules, and counts the pages of a program.
@@ -266,7 +230,7 @@ impl DriveMedium {
 
     fn begin(&mut self, lane: u16, block: u32, command: Command) {
         let token = command.token;
-        let address = DriveMedium::address(lane, block);
+        let address = address_of(lane, block);
         let offline = Err(MediaError::DieOffline { block: address });
         // I-D3.
         let takes_no_programs = self.is_gone || self.flushes.has_failed();
@@ -333,7 +297,7 @@ impl DriveMedium {
 
     /// Why a program to a zone cannot begin, if its zone takes none.
     fn closed(&mut self, lane: u16, block: u32, first_page: u32) -> Option<Result<(), MediaError>> {
-        let address = DriveMedium::address(lane, block);
+        let address = address_of(lane, block);
         let of = self.lane(lane);
         match of.zones.as_ref()?.closed(block)? {
             Closed::Failed => Some(Err(MediaError::ProgramFailed { block: address, page: first_page })),
@@ -510,7 +474,7 @@ impl Media for DriveMedium {
         self.is_gone |= done.result == Err(IntentError::Gone);
         match self.asked.remove(done.token.0) {
             Asked::Read { token, lane, block, first_page } => {
-                let address = DriveMedium::address(lane, block);
+                let address = address_of(lane, block);
                 let result = done.result.map_err(|error| match error {
                     IntentError::Gone => MediaError::DieOffline { block: address },
                     IntentError::Failed | IntentError::Full => {
@@ -522,7 +486,7 @@ impl Media for DriveMedium {
                 self.go_on(lane, block);
             }
             Asked::Program { lane, block, first_page } => {
-                let address = DriveMedium::address(lane, block);
+                let address = address_of(lane, block);
                 // Written too late: a flush that failed meanwhile may have taken it along.
                 let is_late = self.flushes.has_failed();
                 let result = |page: u32| match done.result {
@@ -549,7 +513,7 @@ impl Media for DriveMedium {
                 self.held_no_more(lane, block, |zones| zones.reset_ended(block, done.result.is_ok()));
             }
             Asked::Reset { token, lane, block } => {
-                let address = DriveMedium::address(lane, block);
+                let address = address_of(lane, block);
                 let result = done.result.map_err(|error| match error {
                     IntentError::Gone => MediaError::DieOffline { block: address },
                     IntentError::Failed | IntentError::Full => MediaError::EraseFailed { block: address },

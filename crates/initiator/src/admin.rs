@@ -58,20 +58,27 @@ pub struct Admin {
     queue: QueuePair,
     stage: Stage,
     facts: ControllerFacts,
-    wanted_io_queues: u16,
-    wants_health: bool,
+    wishes: Wishes,
     page: Vec<u8>,
     /// Identify Namespace of the namespace that is asked about.
     namespace_page: Vec<u8>,
     namespace_ids: Vec<u32>,
-    /// CSS: all I/O command sets, of a controller that has several to choose from (Base 2.0 section 3.1.3.5).
-    command_sets: u8,
     /// When patience for CSTS.RDY ends, and how long it was.
     ready_by: Option<(Time, u64)>,
     keep_alive_at: Time,
     keep_alive_under_way: bool,
     /// CSTS.CFS at the end of a shutdown.
     has_failed: bool,
+    health: Option<SmartLog>,
+}
+
+/// What the owner wants of a controller.
+#[derive(Clone, Copy, Debug)]
+struct Wishes {
+    io_queues: u16,
+    health: bool,
+    /// CSS: all I/O command sets, of one that has several to choose from (Base 2.0 section 3.1.3.5).
+    command_sets: u8,
 }
 
 /// What one delivery of bytes brought.
@@ -111,22 +118,30 @@ impl Admin {
             queue: QueuePair::new(parameters),
             stage: Stage::Connecting,
             facts: ControllerFacts::default(),
-            wanted_io_queues: io_queues,
-            wants_health: false,
+            wishes: Wishes { io_queues, health: false, command_sets: 0 },
             page: Vec::new(),
             namespace_page: Vec::new(),
             namespace_ids: Vec::new(),
-            command_sets: 0,
             ready_by: None,
             keep_alive_at: Time::NEVER,
             keep_alive_under_way: false,
             has_failed: false,
+            health: None,
         }
     }
 
-    /// The same, and the controller is asked how it is, too: [`ControllerFacts::health`].
+    /// The same, and the controller is asked how it is, too: [`Admin::health`].
+    ///
+    /// # Panics
+    /// If the stream was used.
     pub fn with_health(self) -> Admin {
-        Admin { wants_health: true, ..self }
+        assert!(self.stage == Stage::Connecting, "wishes come before the controller is asked");
+        Admin { wishes: Wishes { health: true, ..self.wishes }, ..self }
+    }
+
+    /// What the controller says of its health, if it was asked ([`Admin::with_health`]) and says anything.
+    pub fn health(&self) -> Option<&SmartLog> {
+        self.health.as_ref()
     }
 
     /// What the controller is and has, once it is ready.
@@ -277,7 +292,7 @@ impl Admin {
     /// Enters a stage by sending its command.
     fn go(&mut self, stage: Stage) {
         self.stage = stage;
-        let enable = Configuration::enable(self.command_sets).0;
+        let enable = Configuration::enable(self.wishes.command_sets).0;
         match stage {
             Stage::Capabilities => self.send(PropertyCommand::get(0, offset::CAP, true).entry(), 0),
             Stage::Enable => self.send(PropertyCommand::set(0, offset::CC, enable).entry(), 0),
@@ -299,7 +314,7 @@ impl Admin {
             Stage::Queues => {
                 let mut entry =
                     SubmissionEntry { opcode: opcode::admin::SET_FEATURES, ..SubmissionEntry::default() };
-                let wanted = self.wanted_io_queues - 1;
+                let wanted = self.wishes.io_queues - 1;
                 let value = number_of_queues(wanted, wanted);
                 SetFeatures { feature: fid::NUMBER_OF_QUEUES, save: false, value }.encode(&mut entry);
                 self.send(entry, 0);
@@ -350,7 +365,7 @@ impl Admin {
             Stage::Capabilities => {
                 let capabilities = Capabilities::decode(completion.result);
                 self.facts.queue_entries_max = capabilities.queue_entries_max.saturating_add(1);
-                self.command_sets = if capabilities.command_sets { ALL_COMMAND_SETS } else { 0 };
+                self.wishes.command_sets = if capabilities.command_sets { ALL_COMMAND_SETS } else { 0 };
                 let patience_ms = u64::from(capabilities.timeout) * 500;
                 self.ready_by = Some((now + Span::from_millis(patience_ms.max(500)), patience_ms.max(500)));
                 self.go(Stage::Enable);
@@ -413,11 +428,11 @@ impl Admin {
             Stage::Queues => {
                 let given = completion.result as u32;
                 let given = (given & 0xFFFF).min(given >> 16) as u16;
-                self.facts.io_queues = given.saturating_add(1).min(self.wanted_io_queues);
-                self.go(if self.wants_health { Stage::Health } else { Stage::Ready });
+                self.facts.io_queues = given.saturating_add(1).min(self.wishes.io_queues);
+                self.go(if self.wishes.health { Stage::Health } else { Stage::Ready });
             }
             Stage::Health => {
-                self.facts.health = SmartLog::read_from_bytes(&self.page).ok();
+                self.health = SmartLog::read_from_bytes(&self.page).ok();
                 self.go(Stage::Ready);
             }
             Stage::Disable => {

@@ -5,7 +5,6 @@ use diecut_nvme::identify::{
     CSI_NVM, CTRATT_DATA_PLACEMENT, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
     ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
 };
-use diecut_nvme::log_page::SmartLog;
 use diecut_nvme::tcp::CapsuleCommand;
 use zerocopy::FromBytes;
 
@@ -36,6 +35,19 @@ pub struct NamespaceFacts {
     pub zoned: Option<ZonedNamespace>,
 }
 
+/// What a controller takes besides reads, writes and flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// Whether some namespace takes Copy with source ranges of format 0h.
+    pub copies: bool,
+    /// Whether it takes Dataset Management, and so deallocations.
+    pub deallocations: bool,
+    /// Whether it takes reservations.
+    pub reservations: bool,
+    /// Whether it may place data by handle (FDP).
+    pub placement: bool,
+}
+
 /// A controller as Identify and its properties tell it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerFacts {
@@ -49,18 +61,10 @@ pub struct ControllerFacts {
     pub in_capsule_bytes: u32,
     /// Largest transfer of one command.
     pub transfer_bytes_max: u32,
-    /// Whether some namespace takes Copy with source ranges of format 0h.
-    pub takes_copies: bool,
     /// Whether it has a volatile cache: only a flush makes writes durable.
     pub has_volatile_cache: bool,
-    /// Whether it takes Dataset Management, and so deallocations.
-    pub takes_deallocations: bool,
-    /// Whether it takes reservations.
-    pub takes_reservations: bool,
-    /// Whether it may place data by handle (FDP).
-    pub may_place: bool,
-    /// What it says of its health, if it was asked and says anything.
-    pub health: Option<SmartLog>,
+    /// What it takes besides.
+    pub takes: Takes,
     /// Model number.
     pub model: String,
     /// Serial number.
@@ -110,10 +114,10 @@ impl ControllerFacts {
             mdts => 4096u32 << mdts.min(13),
         };
         let optional = controller.oncs.get();
-        self.takes_copies = optional & ONCS_COPY != 0 && controller.ocfs.get() & OCFS_FORMAT_0 != 0;
+        self.takes.copies = optional & ONCS_COPY != 0 && controller.ocfs.get() & OCFS_FORMAT_0 != 0;
         self.has_volatile_cache = controller.vwc & 1 != 0;
-        self.takes_deallocations = optional & ONCS_DATASET_MANAGEMENT != 0;
-        self.takes_reservations = optional & ONCS_RESERVATIONS != 0;
-        self.may_place = controller.ctratt.get() & CTRATT_DATA_PLACEMENT != 0;
+        self.takes.deallocations = optional & ONCS_DATASET_MANAGEMENT != 0;
+        self.takes.reservations = optional & ONCS_RESERVATIONS != 0;
+        self.takes.placement = controller.ctratt.get() & CTRATT_DATA_PLACEMENT != 0;
     }
 }

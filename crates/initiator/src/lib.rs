@@ -37,5 +37,5 @@ pub mod zoned;
 pub use admin::Admin;
 pub use command::{Collect, Command, Completion, LbaSpan, Sink, Token};
 pub use error::HostError;
-pub use facts::{ControllerFacts, NamespaceFacts};
+pub use facts::{ControllerFacts, NamespaceFacts, Takes};
 pub use queue_pair::{QueuePair, QueueParameters};

@@ -82,7 +82,7 @@ pub struct ZonedNamespace {
     pub active_max: Option<u32>,
     /// Zones that may be open at once; `None` without a limit.
     pub open_max: Option<u32>,
-    /// Means nothing where [`crate::ControllerFacts::takes_copies`] is not set.
+    /// Means nothing where [`crate::Takes::copies`] is not set.
     pub copy_limits: CopyLimits,
 }
 
@@ -160,6 +160,7 @@ impl ZonedNamespace {
     /// If no zone is asked for.
     pub fn report(&self, first: u32, count: u32) -> ZoneCommand {
         assert!(count > 0, "a report is of zones");
+        assert!(first < self.zones, "zone {first} of {}", self.zones);
         let length = ReportHeader::SIZE_BYTES + self.descriptor_size_bytes() * count as usize;
         let has_extensions = self.extension_size_bytes > 0;
         let mut entry = self.entry(opcode::ZONE_MANAGEMENT_RECEIVE);
@@ -196,6 +197,7 @@ impl ZonedNamespace {
     }
 
     fn send(&self, zone: u32, action: u8) -> ZoneCommand {
+        assert!(zone < self.zones, "zone {zone} of {}", self.zones);
         let entry = command::act_on_zone(self.nsid, self.start(zone), action);
         ZoneCommand { entry, data: None, expected_bytes: 0 }
     }

@@ -142,7 +142,7 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
     };
     let admin = world.bring_up(parameters).unwrap();
     let facts = admin.facts().expect("ready").clone();
-    assert!(facts.takes_copies);
+    assert!(facts.takes.copies);
     assert_eq!((facts.model.as_str(), facts.serial.as_str()), ("diecut", "A1"));
     assert_eq!(
         (facts.in_capsule_bytes, facts.transfer_bytes_max, facts.queue_entries_max),

@@ -294,6 +294,7 @@ impl RemoteDrive {
                 return Err(RemoteError::OtherNamespace { nsid, what });
             }
             self.limits = Some(Limits::of(&learned, nsid, facts.transfer_bytes_max));
+            let learned = RemoteFacts { health: admin.health().cloned(), ..learned };
             (self.facts, self.reservations, self.look) = (Some(learned), reservations, look);
             self.phase = Phase::Queue;
         }

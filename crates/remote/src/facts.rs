@@ -154,7 +154,7 @@ impl Learned {
             return Err(RemoteError::LbaSize { nsid, lba_bytes });
         }
         let capabilities = namespace.reservation_capabilities;
-        let reservations = Some(capabilities).filter(|of| controller.takes_reservations && *of != 0);
+        let reservations = Some(capabilities).filter(|of| controller.takes.reservations && *of != 0);
         if reservations.is_none() && !only_looks {
             return Err(RemoteError::NoReservations(nsid));
         }
@@ -162,7 +162,7 @@ impl Learned {
             size_bytes: namespace.size_lbas * u64::from(lba_bytes),
             lba_bytes,
             has_volatile_cache: controller.has_volatile_cache,
-            takes_discard: controller.takes_deallocations,
+            takes_discard: controller.takes.deallocations,
             model: controller.model.clone(),
             serial: controller.serial.clone(),
             nguid: namespace.nguid,
@@ -171,9 +171,9 @@ impl Learned {
             is_write_protected: namespace.is_write_protected,
             zones: zoned.as_ref().map(RemoteZones::of),
             handles: 0,
-            health: controller.health.clone(),
+            health: None,
         };
-        Ok(Learned { facts, reservations, look: Look { zoned, may_place: controller.may_place } })
+        Ok(Learned { facts, reservations, look: Look { zoned, may_place: controller.takes.placement } })
     }
 }
 

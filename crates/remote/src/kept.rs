@@ -111,6 +111,7 @@ impl<'a> Settled<'a> {
         zone_size_bytes: u64,
         again: &mut VecDeque<KeptWork>,
     ) -> (Settled<'a>, bool) {
+        assert!(zone_size_bytes > 0, "zones have a size");
         let number = |work: &KeptWork| work.offset() / zone_size_bytes;
         let all = again.iter().enumerate();
         let resets = all.filter(|(_, work)| matches!(work, KeptWork::Zone(ZoneChange::Reset, _)));

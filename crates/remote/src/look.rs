@@ -75,6 +75,7 @@ impl Looking {
         if !status.is_success() {
             return Err(status.to_string());
         }
+        assert!(self.look.zoned.is_some(), "what is not zoned is not asked for zones");
         let zoned = self.look.zoned.expect("it was asked about");
         let told = zoned.zones_of(bytes);
         let numbers = self.found.zones.len() as u32..;

@@ -337,6 +337,11 @@ impl Works {
     /// A zoned namespace is there again, and its zones are like that. What they have is not sent again: their write pointers are behind it.
     pub fn settle(&mut self, zones: &[Zone], limits: &Limits) {
         let Some(zone_size_bytes) = limits.zone_size_bytes else { return };
+        let is_sent = |piece: &Piece| piece.is_sent;
+        assert!(
+            !self.pieces.iter().any(|(_, piece)| is_sent(piece)),
+            "I-Q7: zones are told before anything is sent"
+        );
         if mutant!("remote: what a zone has is sent again") {
             return;
         }

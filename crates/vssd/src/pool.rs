@@ -3,7 +3,7 @@
 use crate::blocks::{Blocks, Quarantined};
 use crate::check::Check;
 use crate::config::UNKNOWN_DIE_TIMES;
-use crate::core::Core;
+use crate::core::{Core, is_flushed};
 use crate::dies::share::Share;
 use crate::dies::{DieQueues, QueueSettings};
 use crate::erases::{DieWear, Heat};
@@ -25,7 +25,7 @@ use crate::{
 };
 use diecut_media::{Completion, Media, MediaToken};
 use diecut_spec::Isolation;
-use diecut_units::{BlockIndex, Geometry, ProtectedRegion, Slab, Time, mutant};
+use diecut_units::{BlockIndex, Geometry, ProtectedRegion, Slab, Time};
 use std::collections::BTreeMap;
 
 /// Resource manager, block map and die arbiter of one device.
@@ -81,8 +81,6 @@ impl Pool {
         let nonces = config.nonces.filter(|_| header_pages > 0);
         assert_eq!(nonces.is_some(), header_pages > 0, "blocks without OOB areas have headers with nonces");
         let pages = geometry.pages_per_erase_block() - header_pages;
-        let forgets_flushes =
-            !capabilities.volatile_cache && mutant!("vssd: a drive without a cache is not flushed");
         let shape = BlockShape {
             pages,
             page_size_bytes: geometry.page_size_bytes,
@@ -92,7 +90,7 @@ impl Pool {
             oob_size_bytes: geometry.oob_size_bytes,
             holder_oob_offset: if header_pages == 0 { crate::OOB_RECORD_SIZE_BYTES as u32 } else { 0 },
             content_mode: capabilities.content_mode,
-            volatile_cache: header_pages > 0 && !forgets_flushes,
+            volatile_cache: is_flushed(header_pages, capabilities),
         };
         let wear = Wear::new(&config.wear, &DieLayout::of(&geometry), header_pages > 0);
         let costs = config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES);

@@ -67,7 +67,7 @@ impl Zones {
         let shape = shape_of(&namespace, &facts, unit_bytes);
         let lba_bytes = namespace.lba_bytes;
         let copies = Copies::new(
-            connection.facts().takes_copies,
+            connection.facts().takes.copies,
             namespace.copy_limits,
             unit_bytes as u32 / lba_bytes,
             IU_SIZE_BYTES as u32 / lba_bytes,

@@ -3,8 +3,14 @@
 use crate::core::Core;
 use crate::token::{FLUSH_TOKEN_BIT, POOL_TOKEN_BIT};
 use crate::{SpaceCompletion, SpaceError, SpaceToken, VssdId};
-use diecut_media::{Media, MediaError, MediaToken};
+use diecut_media::{Capabilities, Media, MediaError, MediaToken};
 use diecut_units::{Time, mutant};
+
+/// Whether holders flush: where blocks have headers, what was noted of a flush is all that tells a loss from the end of what was written.
+pub(crate) fn is_flushed(header_pages: u32, capabilities: &Capabilities) -> bool {
+    let keeps_all = !capabilities.volatile_cache;
+    header_pages > 0 && !(keeps_all && mutant!("vssd: a drive without a cache is not flushed"))
+}
 
 impl Core {
     /// Makes durable what was appended so far. An answer says when it is; at once where appends are durable when they complete.

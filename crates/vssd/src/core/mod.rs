@@ -2,6 +2,7 @@
 //! which works on it.
 
 mod flush;
+pub(crate) use flush::is_flushed;
 mod header;
 mod life;
 mod operation;
