@@ -115,9 +115,7 @@ impl Zoning {
         shape.geometry().validate()?;
         Ok(shape)
     }
-}
 
-impl Zoning {
     /// Whether a drive with these zones can have been cut like that.
     pub fn fits(&self, shape: &DriveShape) -> bool {
         shape.zones.is_some_and(|cut| cut.zone_size_bytes == self.zone_size_bytes)

@@ -331,7 +331,6 @@ impl RemoteDrive {
 
     /// The namespace is claimed: nobody moves its write pointers any more.
     fn go_look(&mut self) {
-        mark!("remote: namespace claimed");
         let limits = self.limits.expect("I-Q3: it is known what is claimed");
         let looking = self.looking.get_or_insert_with(|| Looking::new(self.look));
         let Some((entry, data, expected_bytes)) = looking.ask(limits.nsid, limits.transfer_bytes_max) else {
@@ -352,6 +351,7 @@ impl RemoteDrive {
     }
 
     fn come_up(&mut self) {
+        mark!("remote: namespace claimed");
         self.phase = Phase::Up;
         self.was_up = true;
         let limits = self.limits.expect("I-Q3: it is known what is claimed");

@@ -197,9 +197,7 @@ impl Facts {
         rows.extend(self.health.iter().flat_map(health::rows));
         rows
     }
-}
 
-impl Facts {
     /// Of one that was connected to.
     pub fn of(remote: &Remote) -> Facts {
         let (facts, zoning) = (remote.facts().clone(), remote.zoning().ok().flatten());
