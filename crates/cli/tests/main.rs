@@ -20,6 +20,7 @@ mod operator;
 mod panics;
 mod paths;
 mod remote;
+mod remote_chunks;
 mod remote_handles;
 mod remote_pool;
 mod remote_zones;

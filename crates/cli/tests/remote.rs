@@ -10,8 +10,7 @@ use host::Host;
 use host::known::{Known, LBA_BYTES, run};
 use served::{Server, assert_says, diecut, done, refused};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use targets::{ALLOWED, CLOSED, POOL, Target, ZONED};
+use targets::{ALLOWED, Both, CLOSED, POOL, Target, ZONED};
 use tempfile::TempDir;
 
 const LBAS: u64 = 1024;
@@ -97,10 +96,6 @@ fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-fn check(known: &mut Known, server: &Server, what: &str) {
-    known.check(&mut Host::connect(server.socket_address(), "a").unwrap(), what);
-}
-
 fn work(known: &mut Known, server: &Server, random: &mut Random, rounds: u32) -> Result<(), String> {
     let mut host = Host::connect(server.socket_address(), "a").map_err(|error| error.to_string())?;
     known.work(&mut host, random, rounds)
@@ -117,62 +112,32 @@ fn is_away(folder: &Path) -> bool {
 #[test]
 fn a_pool_on_a_target_outlives_both() {
     let bench = Bench::new();
-    let mut target = Some(bench.target());
+    let target = bench.target();
     let folder = bench.set_up("b", POOL, 1, "name = \"far\"");
     done(&folder, &words(&bench.format(1, &[])));
-    let (mut known, mut random) = (Known::new(LBAS), Random::of(5));
-    let mut server = Server::in_folder(&folder, &[]);
-    assert_says(&server.announced, &["far", POOL, "a namespace of a target"]);
-    check(&mut known, &server, "new");
-    for life in 0..3 {
-        work(&mut known, &server, &mut random, 20).unwrap();
-        let flushes = known.flush_count();
-        let flushed = |count| {
-            wait_for(|| "hosts do not flush", || (flushes.load(Ordering::Relaxed) >= count).then_some(()));
-        };
-        let begun = flushes.load(Ordering::Relaxed);
-        // The server dies under load.
-        let result = std::thread::scope(|scope| {
-            let work = scope.spawn(|| work(&mut known, &server, &mut random, u32::MAX));
-            flushed(begun + 4 + 5 * life);
-            let kill = ["-9", &server.pid().to_string()];
-            assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
-            work.join().unwrap()
-        });
-        result.unwrap_err();
-        server = Server::in_folder(&folder, &[]);
-        check(&mut known, &server, &format!("life {life}, server"));
-        // Its target dies under load, and comes back before hosts lose patience.
-        let begun = flushes.load(Ordering::Relaxed);
-        std::thread::scope(|scope| {
-            let work = scope.spawn(|| work(&mut known, &server, &mut random, 150));
-            flushed(begun + 5);
-            target.take().unwrap().kill();
-            target = Some(bench.target());
-            work.join().unwrap().unwrap_or_else(|error| panic!("life {life}: {error}\n{}", server.log()));
-        });
-        assert_eq!(flushes.load(Ordering::Relaxed), begun + 150);
-        check(&mut known, &server, &format!("life {life}, target"));
-    }
+    let mut both = Both::new(&bench.target, target, &folder, "a", LBAS);
+    assert_says(&both.server().announced, &["far", POOL, "a namespace of a target"]);
+    both.check("new");
+    both.kill_in_turns(3);
     // It stays away.
-    target.take().unwrap().kill();
-    let said = work(&mut known, &server, &mut random, u32::MAX).unwrap_err();
+    both.kill_target();
+    let said = both.work(u32::MAX).unwrap_err();
     assert!(said.contains("NAMESPACE_NOT_READY"), "the namespace is not ready: {said}");
     assert!(is_away(&folder));
     let status = done(&folder, &["--socket", "control.sock", "status"]);
     assert_says(&status, &["device far is away", "goes on by itself"]);
-    assert_says(&server.log(), &[POOL, "is away", "refused"]);
+    assert_says(&both.server().log(), &[POOL, "is away", "refused"]);
     // Others are answered at once now.
-    work(&mut known, &server, &mut random, 1).unwrap_err();
-    let target = bench.target();
-    wait_for(|| format!("it does not come back: {}", server.log()), || (!is_away(&folder)).then_some(()));
-    check(&mut known, &server, "back");
-    work(&mut known, &server, &mut random, 20).unwrap();
-    assert_says(&server.log(), &["is back"]);
-    server.stop();
-    let server = Server::in_folder(&folder, &[]);
-    check(&mut known, &server, "stopped and started");
-    drop((server, target));
+    both.work(1).unwrap_err();
+    both.start_target();
+    wait_for(
+        || format!("it does not come back: {}", both.server().log()),
+        || (!is_away(&folder)).then_some(()),
+    );
+    both.check("back");
+    both.work(20).unwrap();
+    assert_says(&both.server().log(), &["is back"]);
+    both.restart();
 }
 
 /// Goal: one server has a namespace, another one is refused by name, and gets it when the first one has ended or is taken for gone.

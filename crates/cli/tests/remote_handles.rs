@@ -8,20 +8,7 @@ use diecut_units::Buffer;
 use host::Host;
 use host::known::{LBA_BYTES, run};
 use served::{Server, done};
-use std::path::Path;
-use targets::{PLACED, Target};
-
-fn ask(folder: &Path, arguments: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&done(folder, &[&["--json", "--socket", "control.sock"], arguments].concat()))
-        .unwrap()
-}
-
-fn figure(folder: &Path, vssd: &str, keys: &[&str]) -> u64 {
-    let shown = ask(folder, &["vssd", "show", vssd]);
-    keys.iter().map(|key| shown[*key].as_u64().unwrap_or_else(|| panic!("{key}: {shown}"))).sum()
-}
-
-const PROGRAMMED: [&str; 3] = ["programmed_user", "programmed_cleaner", "programmed_metadata"];
+use targets::{PLACED, PROGRAMMED, Target, figure};
 
 /// Writes all over a volume, so often that its cleaner works.
 fn load(server: &Server, tenant: &str, lbas: u64, rounds: u64) {

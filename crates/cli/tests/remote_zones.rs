@@ -1,30 +1,12 @@
 //! A server whose pool lies on a zoned namespace of another one, over real sockets: both are killed under load and come back, and what one says that it
 //! programs is what the other one was sent.
 
-use crate::{host, served, targets};
-use diecut_testing::Random;
+use crate::{served, targets};
 use diecut_testing::wait::wait_for;
-use host::Host;
-use host::known::Known;
-use served::{Server, assert_says, done, refused};
-use std::path::Path;
-use std::sync::atomic::Ordering;
-use targets::{Target, ZONED};
+use served::{assert_says, done, refused};
+use targets::{Both, PROGRAMMED, Target, ZONED, ask, figure};
 
 const LBAS: u64 = 1024;
-
-fn ask(folder: &Path, arguments: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&done(folder, &[&["--json", "--socket", "control.sock"], arguments].concat()))
-        .unwrap()
-}
-
-/// What hosts wrote to the only vSSD of this name, and what was programmed for it.
-fn figures(folder: &Path, vssd: &str) -> (u64, u64) {
-    let shown = ask(folder, &["vssd", "show", vssd]);
-    let of = |key: &str| shown[key].as_u64().unwrap_or_else(|| panic!("{key}: {shown}"));
-    let programmed = ["programmed_user", "programmed_cleaner", "programmed_metadata"].map(of);
-    (of("host_written"), programmed.iter().sum())
-}
 
 /// Goal: a zoned namespace of a target is a drive: what a host flushed is there after kills of the server and of its target under load, nothing is written
 /// elsewhere than at a write pointer, and the target was sent what the server says that it programmed. Method: blocks have versions.
@@ -32,7 +14,7 @@ fn figures(folder: &Path, vssd: &str) -> (u64, u64) {
 fn a_pool_on_zones_of_a_target() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let far = Target::new(folder.path().join("a"));
-    let mut target = Some(far.start());
+    let target = far.start();
     let own = folder.path().join("b");
     std::fs::create_dir(&own).unwrap();
     let place = format!("{}/{ZONED}/1", far.address());
@@ -55,58 +37,23 @@ fn a_pool_on_zones_of_a_target() {
          namespaces = [{{ nsid = 1, volume = \"data\" }}]\n"
     );
     std::fs::write(own.join("setup.toml"), setup).unwrap();
-    let mut server = Server::in_folder(&own, &[]);
+    let mut both = Both::new(&far, target, &own, "b", LBAS);
     let health = || ask(&own, &["status"])["devices"][0]["health"]["used_percent"].as_u64();
     wait_for(|| "nobody asks the target how it is", || health().map(drop));
-    let (mut known, mut random) = (Known::new(LBAS), Random::of(11));
-    let check = |known: &mut Known, server: &Server, what: &str| {
-        known.check(&mut Host::connect(server.socket_address(), "b").unwrap(), what);
-    };
-    let work = |known: &mut Known, server: &Server, random: &mut Random, rounds: u32| {
-        let mut host = Host::connect(server.socket_address(), "b").map_err(|error| error.to_string())?;
-        known.work(&mut host, random, rounds)
-    };
 
     // What the server programs is what its drive is sent.
-    let programmed = |folder: &Path| figures(folder, "fast").1;
-    let sent = || figures(far.folder(), "zoned").0;
-    work(&mut known, &server, &mut random, 20).unwrap();
-    let (programmed_before, sent_before) = (programmed(&own), sent());
-    work(&mut known, &server, &mut random, 200).unwrap();
-    let (programmed, sent) = (programmed(&own) - programmed_before, sent() - sent_before);
+    let programmed = || figure(&own, "fast", &PROGRAMMED);
+    let sent = || figure(far.folder(), "zoned", &["host_written"]);
+    both.work(20).unwrap();
+    let (programmed_before, sent_before) = (programmed(), sent());
+    both.work(200).unwrap();
+    let (programmed, sent) = (programmed() - programmed_before, sent() - sent_before);
     let rest = sent.checked_sub(programmed).unwrap_or_else(|| panic!("{programmed} of {sent}"));
     // Block states and the catalog are in no vSSD.
     assert!(programmed > 4 << 20 && rest * 20 < sent, "{programmed} programmed, {sent} sent");
 
-    for life in 0..3 {
-        let flushes = known.flush_count();
-        let flushed = |count| {
-            wait_for(|| "hosts do not flush", || (flushes.load(Ordering::Relaxed) >= count).then_some(()));
-        };
-        let begun = flushes.load(Ordering::Relaxed);
-        std::thread::scope(|scope| {
-            let work = scope.spawn(|| work(&mut known, &server, &mut random, u32::MAX));
-            flushed(begun + 4 + 5 * life);
-            let kill = ["-9", &server.pid().to_string()];
-            assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
-            work.join().unwrap().unwrap_err();
-        });
-        server = Server::in_folder(&own, &[]);
-        check(&mut known, &server, &format!("life {life}, server"));
-        let begun = flushes.load(Ordering::Relaxed);
-        std::thread::scope(|scope| {
-            let work = scope.spawn(|| work(&mut known, &server, &mut random, 150));
-            flushed(begun + 5);
-            target.take().unwrap().kill();
-            target = Some(far.start());
-            work.join().unwrap().unwrap_or_else(|error| panic!("life {life}: {error}\n{}", server.log()));
-        });
-        check(&mut known, &server, &format!("life {life}, target"));
-    }
+    both.kill_in_turns(3);
     // No write was refused.
-    assert!(!server.log().contains("read-only"), "{}", server.log());
-    server.stop();
-    let server = Server::in_folder(&own, &[]);
-    check(&mut known, &server, "stopped and started");
-    drop((server, target));
+    assert!(!both.server().log().contains("read-only"), "{}", both.server().log());
+    both.restart();
 }

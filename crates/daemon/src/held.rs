@@ -92,7 +92,10 @@ impl Held {
 
     /// What its label says of a pool there.
     pub fn pool(&self) -> PoolConfig {
-        PoolConfig { nonces: Some(self.nonces()), ..PoolConfig::suited_to(&self.label.shape.geometry()) }
+        let shape = &self.label.shape;
+        let suited = PoolConfig::suited_to(&shape.geometry());
+        let suited = if shape.dies.is_some() { suited.for_dies() } else { suited };
+        PoolConfig { nonces: Some(self.nonces()), ..suited }
     }
 
     fn nonces(&self) -> Nonces {

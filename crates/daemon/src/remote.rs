@@ -12,7 +12,7 @@ use diecut_devices::local::{
     Contents, FoundLabel, InZones, LabelPlace, LabelingError, Source, ZoneDrive, read_label,
 };
 use diecut_devices::{DriveMedium, DriveShape, Zoning};
-use diecut_media::{IntentWork, Zone};
+use diecut_media::{IntentWork, Zone, ZoneCondition};
 use diecut_nvme::QualifiedName;
 use diecut_reactor::{IoFile, RemoteClient, RemoteTarget};
 use diecut_remote::{ClaimKind, RemoteError, RemoteFacts, RemoteParameters, RemoteZones};
@@ -130,11 +130,12 @@ impl Remote {
     /// # Errors
     /// What the target says.
     pub fn zoning(&self) -> io::Result<Option<Zoning>> {
-        let Some(RemoteZones { zone_size_bytes, active_max, open_max, .. }) = self.facts.zones.clone() else {
+        let Some(RemoteZones { zone_size_bytes, active_max, open_max, dies, .. }) = self.facts.zones.clone()
+        else {
             return Ok(None);
         };
         let zones = self.client.borrow_mut().zones()?;
-        Ok(Some(Zoning { zone_size_bytes, active_max, open_max, zones }))
+        Ok(Some(Zoning { zone_size_bytes, active_max, open_max, zones, dies }))
     }
 
     /// Gives it up, so that others may have it.
@@ -165,13 +166,32 @@ impl Remote {
         let mut at = begin;
         while at < end {
             let until = (at / stride + 1).saturating_mul(stride).min(end);
-            let piece = (at - begin) as usize..(until - begin) as usize;
-            self.client.borrow_mut().read(at, &mut whole[piece])?;
+            let piece = &mut whole[(at - begin) as usize..(until - begin) as usize];
+            let read = self.client.borrow_mut().read(at, piece);
+            read.or_else(|error| read_written(self, at, piece).ok_or(error))?;
             at = until;
         }
         into.copy_from_slice(&whole[(offset - begin) as usize..][..into.len()]);
         Ok(())
     }
+}
+
+/// Reads bytes of one chunk as far as it is written, and zeroes the others, which chunks do not read. `None` if it cannot be helped like that.
+fn read_written(remote: &Remote, offset: u64, into: &mut [u8]) -> Option<()> {
+    remote.facts.zones.as_ref()?.dies?;
+    let mut client = remote.client.borrow_mut();
+    let zones = client.zones().ok()?;
+    let zone = zones.iter().rfind(|zone| zone.offset <= offset)?;
+    let written = match zone.condition {
+        ZoneCondition::Active | ZoneCondition::Closed => zone.write_pointer.saturating_sub(offset),
+        _ => 0,
+    };
+    let (there, rest) = into.split_at_mut_checked(written as usize)?;
+    if rest.is_empty() {
+        return None;
+    }
+    rest.fill(0);
+    if there.is_empty() { Some(()) } else { client.read(offset, there).ok() }
 }
 
 impl Drop for Remote {

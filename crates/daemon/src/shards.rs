@@ -4,6 +4,7 @@ use crate::error::ServeError;
 use crate::opened::{AllOpened, Opened};
 use crate::random::random_uuid;
 use diecut_api::setup::Setup;
+use diecut_media::Media;
 use diecut_shard::{BucketSize, DeviceConfig, DeviceShaper, PoolConfig, ShardConfig, TokenUnit};
 use diecut_spec::Amount;
 use diecut_units::{Geometry, Span};
@@ -34,6 +35,10 @@ pub fn config(setup: &Setup, opened: &AllOpened) -> Result<(ShardConfig, Vec<Dev
 fn device_config(setup: &Setup, opened: &Opened) -> Result<DeviceConfig, ServeError> {
     let mut pool = pool_config(&setup.pool, &opened.cut.geometry)?;
     pool.nonces = opened.cut.nonces;
+    let shows_dies = opened.device.capabilities().independent_units;
+    if pool.nonces.is_some() && shows_dies {
+        pool = pool.for_dies();
+    }
     if let Some(cycles) = opened.cut.endurance_cycles {
         pool.wear.endurance_cycles = cycles.max(1);
     }

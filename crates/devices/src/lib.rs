@@ -23,8 +23,8 @@ pub mod local;
 
 pub use device::Device;
 pub use diecut_drives::{
-    DEVICES_MAX, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Membership, PoolError, PoolOpening,
-    ShapeError, ZoneCut, Zoning, open_pool,
+    DEVICES_MAX, DieCut, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Membership, PoolError,
+    PoolOpening, ShapeError, ZoneCut, Zoning, open_pool,
 };
 pub use diecut_emulator::{
     Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, HardRead,

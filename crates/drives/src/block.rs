@@ -1,7 +1,7 @@
 //! What a drive knows of one erase block, and the order of commands to it.
 
 use diecut_media::{Command, MediaError, MediaToken};
-use diecut_units::{BlockIndex, DieAddress, EraseBlockAddress, mutant};
+use diecut_units::{EraseBlockAddress, mutant};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -92,11 +92,6 @@ impl Busy {
         let result = self.programs.front()?.result?;
         Some((self.programs.pop_front().expect("looked at"), result))
     }
-}
-
-/// The erase block of a lane.
-pub(crate) fn address_of(lane: u16, block: u32) -> EraseBlockAddress {
-    DieAddress::new(lane, 0).erase_block(BlockIndex(block))
 }
 
 /// The error of a read that touches pages which hold nothing, or what a failed program left.

@@ -6,7 +6,7 @@
 //! |      0 |    8 | magic           | "DIECUTLB"                                                          |
 //! |      8 |    4 | version         | 1; a reader takes no other                                          |
 //! |     12 |    4 | check           | CRC-32C of all other bytes                                          |
-//! |     16 |    8 | features        | what a reader must understand, a bit each: 1 erase blocks are zones |
+//! |     16 |    8 | features        | what a reader must understand, a bit each: 1 erase blocks are zones, 2 lanes have several dies |
 //! |     24 |    8 | number          | rises with each change; the newer copy counts                       |
 //! |     32 |   16 | server          | UUID of the server                                                  |
 //! |     48 |   16 | device          | UUID of this device                                                 |
@@ -17,16 +17,19 @@
 //! |     98 |    2 | device_count    | devices that follow, 64 at most                                     |
 //! |    100 |    4 | blocks_per_lane | erase blocks of a lane                                              |
 //! |    104 |    8 | block_size      | bytes of an erase block                                             |
-//! |    112 |    8 | system_first    | of each lane the first erase block of catalog and block states      |
-//! |    120 |    8 | system_blocks   | how many of them each lane has                                      |
+//! |    112 |    8 | system_first    | of each die the first erase block of catalog and block states       |
+//! |    120 |    8 | system_blocks   | how many of them each die has                                       |
 //! |    128 | 32*n | devices         | UUID (16), state (1: 0 there, 1 joining, 2 lost, 3 leaving, 4 removed), zeros (7), epoch since when (8) |
 //! |   2176 |    8 | zone_size       | with feature 1: bytes from a zone to the next one                   |
-//! |   2184 |    4 | first_zone      | with feature 1: the zone that is the first erase block              |
+//! |   2184 |    4 | first_zone      | with feature 1: the zone that is the first erase block; with feature 2, of each die |
+//! |   2188 |    4 | dies_per_lane   | with feature 2: dies of each lane                                   |
+//! |   2192 |    4 | die_zones       | with feature 2: zones of each die                                   |
+//! |   2196 |    4 | program_unit    | with feature 2: pages that are programmed at once                   |
 //!
 //! The rest is zero. A change overwrites the older copy first; the other one follows when a flush has covered that
 //! (R11 in `docs/design/one-format.md`), so that a cut leaves one of them.
 
-use crate::shape::{DriveShape, MARGIN_BYTES};
+use crate::shape::{DieCut, DriveShape, MARGIN_BYTES};
 use crate::zoning::ZoneCut;
 use diecut_units::{checksum, checksum_append};
 use std::mem::offset_of;
@@ -37,8 +40,10 @@ const MAGIC: [u8; 8] = *b"DIECUTLB";
 const VERSION: u32 = 1;
 /// Erase blocks are zones.
 const FEATURE_ZONES: u64 = 1;
+/// Lanes have several dies, whose zones are chunks.
+const FEATURE_DIES: u64 = 2;
 /// Features that this reader understands.
-const FEATURES_KNOWN: u64 = FEATURE_ZONES;
+const FEATURES_KNOWN: u64 = FEATURE_ZONES | FEATURE_DIES;
 /// Most devices of a pool.
 pub const DEVICES_MAX: usize = 64;
 /// Where the first copy lies.
@@ -64,9 +69,8 @@ struct Stored {
     system_first: U64,
     system_blocks: U64,
     devices: [StoredDevice; DEVICES_MAX],
-    zone_size: U64,
-    first_zone: U32,
-    rest: [u8; Label::SIZE_BYTES - 140 - DEVICES_MAX * size_of::<StoredDevice>()],
+    cut: StoredCut,
+    rest: [u8; Label::SIZE_BYTES - 152 - DEVICES_MAX * size_of::<StoredDevice>()],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -76,6 +80,17 @@ struct StoredDevice {
     state: u8,
     zeros: [u8; 7],
     since: U64,
+}
+
+/// What features add to the shape.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredCut {
+    zone_size: U64,
+    first_zone: U32,
+    dies_per_lane: U32,
+    die_zones: U32,
+    program_unit: U32,
 }
 
 const _: () = {
@@ -218,7 +233,14 @@ impl Label {
         }
         if let Some(cut) = self.shape.zones {
             stored.features = FEATURE_ZONES.into();
-            (stored.zone_size, stored.first_zone) = (cut.zone_size_bytes.into(), cut.first_zone.into());
+            stored.cut.zone_size = cut.zone_size_bytes.into();
+            stored.cut.first_zone = cut.first_zone.into();
+        }
+        if let Some(cut) = self.shape.dies {
+            stored.features |= FEATURE_DIES;
+            stored.cut.dies_per_lane = u32::from(cut.dies_per_lane).into();
+            stored.cut.die_zones = cut.die_zones.into();
+            stored.cut.program_unit = cut.program_unit_pages.into();
         }
         stored.check = check_of(stored.as_bytes()).into();
         stored.as_bytes().to_vec()
@@ -249,15 +271,20 @@ impl Label {
             block_size_bytes: stored.block_size.get(),
             blocks_per_lane: stored.blocks_per_lane.get(),
             zones: (stored.features.get() & FEATURE_ZONES != 0).then(|| ZoneCut {
-                zone_size_bytes: stored.zone_size.get(),
-                first_zone: stored.first_zone.get(),
+                zone_size_bytes: stored.cut.zone_size.get(),
+                first_zone: stored.cut.first_zone.get(),
+            }),
+            dies: (stored.features.get() & FEATURE_DIES != 0).then(|| DieCut {
+                dies_per_lane: u16::try_from(stored.cut.dies_per_lane.get()).unwrap_or(0),
+                die_zones: stored.cut.die_zones.get(),
+                program_unit_pages: stored.cut.program_unit.get(),
             }),
         };
         if !shape.is_sound() {
             return Err(LabelError::Senseless("no drive is cut like that"));
         }
         let system = (stored.system_first.get(), stored.system_blocks.get());
-        if system.0.checked_add(system.1).is_none_or(|end| end > u64::from(shape.blocks_per_lane)) {
+        if system.0.checked_add(system.1).is_none_or(|end| end > u64::from(shape.blocks_per_die())) {
             return Err(LabelError::Senseless("its system area is outside"));
         }
         let count = usize::from(stored.device_count.get());
@@ -338,7 +365,13 @@ mod test {
             epoch: 3,
             view: [1, 2, 3, 4, 5, 6, 7, 8],
             secret: [0x5e; 16],
-            shape: DriveShape { lanes: 4, block_size_bytes: 64 << 20, blocks_per_lane: 1023, zones: None },
+            shape: DriveShape {
+                lanes: 4,
+                block_size_bytes: 64 << 20,
+                blocks_per_lane: 1023,
+                zones: None,
+                dies: None,
+            },
             system: (1021, 2),
             devices: vec![device(0xd1, Membership::There, 1), device(0xd2, Membership::Lost, 3)],
         }
@@ -430,6 +463,35 @@ mod test {
             matches!(Label::decode(&torn.encode()), Err(LabelError::Senseless(_))),
             "a block beyond its zone"
         );
+    }
+
+    /// Goal: a label of a drive that shows its dies says how they lie, and a program that does not know dies refuses it.
+    #[test]
+    fn a_label_of_dies() {
+        let zones = ZoneCut { zone_size_bytes: 96 << 20, first_zone: 1 };
+        let dies = DieCut { dies_per_lane: 3, die_zones: 342, program_unit_pages: 24 };
+        let shape =
+            DriveShape { block_size_bytes: 96 << 20, zones: Some(zones), dies: Some(dies), ..label().shape };
+        let chunked = Label { shape, system: (0, 3), ..label() };
+        let bytes = chunked.encode();
+        assert_eq!((bytes[16], &bytes[2188..2200]), (3, &[3, 0, 0, 0, 0x56, 1, 0, 0, 24, 0, 0, 0][..]));
+        assert_eq!(Label::decode(&bytes), Ok(chunked.clone()));
+        assert_eq!((shape.blocks_per_die(), shape.needed_bytes()), (341, 12 * 342 * (96 << 20)));
+        let zone = |lane, block| shape.offset(lane, block) / (96 << 20);
+        assert_eq!((zone(0, 0), zone(0, 340), zone(0, 341)), (1, 341, 343), "the first of each die is free");
+        assert_eq!((zone(1, 0), zone(3, 1022)), (3 * 342 + 1, 12 * 342 - 1));
+        let senseless = [
+            DieCut { dies_per_lane: 0, ..dies },
+            DieCut { dies_per_lane: 2, ..dies },
+            DieCut { die_zones: 341, ..dies },
+            DieCut { program_unit_pages: 0, ..dies },
+            DieCut { program_unit_pages: 25, ..dies },
+        ];
+        for (at, dies) in senseless.into_iter().enumerate() {
+            let shape = DriveShape { dies: Some(dies), ..shape };
+            let label = Label { shape, ..chunked.clone() }.encode();
+            assert!(matches!(Label::decode(&label), Err(LabelError::Senseless(_))), "{at}");
+        }
     }
 
     /// Goal: R11: whatever a cut leaves of a change, a label is there; and nothing that a later program wrote is taken for old.

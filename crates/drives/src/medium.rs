@@ -1,5 +1,5 @@
 use crate::asked::Asked;
-use crate::block::{Position, Program, address_of, refusal};
+use crate::block::{Position, Program, refusal};
 use crate::discards::Discards;
 use crate::flushes::Flushes;
 use crate::lane::Lane;
@@ -49,10 +49,10 @@ impl DriveMedium {
     /// [`Media::discard`] is worth telling it.
     pub fn new(shape: DriveShape, volatile_cache: bool, can_discard: bool) -> DriveMedium {
         let capabilities = Capabilities {
-            program_unit_pages: 1,
+            program_unit_pages: shape.program_unit_pages(),
             unsafe_units: 0,
             volatile_cache,
-            independent_units: false,
+            independent_units: shape.dies.is_some(),
             copy_within_die: false,
             suspends: false,
             slc_blocks_per_die: 0,
@@ -91,15 +91,17 @@ impl DriveMedium {
         let mut medium = DriveMedium::new(shape, volatile_cache, true);
         // Each lane has its share, so that lanes may go to other parts of the drive.
         let places = zoning.places().map_or(Zones::UNLIMITED, |places| places / u32::from(shape.lanes));
-        let mut zones = zoning.zones[cut.first_zone as usize..].iter();
-        for lane in medium.lanes.iter_mut().flatten() {
-            let of_lane = zones.as_slice()[..shape.blocks_per_lane as usize].iter();
-            zones.nth(shape.blocks_per_lane as usize - 1);
-            for (block, zone) in (0..).zip(of_lane.clone()) {
+        let of = |lane: u16| {
+            (0..shape.blocks_per_lane).map(move |block| &zoning.zones[shape.zone(cut, lane, block) as usize])
+        };
+        for (number, lane) in (0..).zip(&mut medium.lanes) {
+            let Some(lane) = lane else { continue };
+            for (block, zone) in (0..).zip(of(number)) {
                 lane.block_mut(block).answered_pages = written_pages(zone);
             }
-            lane.zones = Some(Zones::new(of_lane.map(|zone| zone.condition), places, system_blocks));
+            lane.zones = Some(Zones::new(of(number).map(|zone| zone.condition), places, system_blocks));
         }
+        medium.capabilities.die_times = zoning.dies.and_then(|dies| dies.times);
         medium
     }
 
@@ -131,7 +133,10 @@ impl DriveMedium {
         let address = operation.block();
         assert!(self.geometry.contains(address), "{address} is outside of the drive");
         let (pages, ius) = (self.geometry.pages_per_erase_block(), self.geometry.ius_per_erase_block());
-        let block = self.lane(address.channel.0).block_mut(address.block.0);
+        let block = {
+            let (lane, block) = self.shape.place(address);
+            self.lane(lane).block_mut(block)
+        };
         match operation {
             Operation::Read { first_iu, iu_count, destination, oob, .. } => {
                 let end = first_iu.checked_add(*iu_count).expect("IUs of one erase block");
@@ -230,7 +235,7 @@ impl DriveMedium {
 
     fn begin(&mut self, lane: u16, block: u32, command: Command) {
         let token = command.token;
-        let address = address_of(lane, block);
+        let address = self.shape.address(lane, block);
         let offline = Err(MediaError::DieOffline { block: address });
         // I-D3.
         let takes_no_programs = self.is_gone || self.flushes.has_failed();
@@ -297,7 +302,7 @@ impl DriveMedium {
 
     /// Why a program to a zone cannot begin, if its zone takes none.
     fn closed(&mut self, lane: u16, block: u32, first_page: u32) -> Option<Result<(), MediaError>> {
-        let address = address_of(lane, block);
+        let address = self.shape.address(lane, block);
         let of = self.lane(lane);
         match of.zones.as_ref()?.closed(block)? {
             Closed::Failed => Some(Err(MediaError::ProgramFailed { block: address, page: first_page })),
@@ -370,16 +375,18 @@ impl DriveMedium {
     }
 
     /// A write to a zone was answered.
-    fn zone_written(&mut self, lane: u16, block: u32, worked: bool) {
-        let pages = self.geometry.pages_per_erase_block();
+    fn zone_written(&mut self, lane: u16, block: u32, result: Result<(), IntentError>) {
+        let (pages, shows_dies) = (self.geometry.pages_per_erase_block(), self.shape.dies.is_some());
         let of = self.lane(lane);
         let is_full = of.block(block).answered_pages == pages;
         let zones = of.zones.as_mut().expect("a drive with zones");
-        match (worked, is_full) {
-            (false, _) => zones.failed(block),
-            (true, true) => zones.filled(block),
-            (true, false) if zones.programmed(block) => self.give_way_if_still(lane, block),
-            (true, false) => {}
+        match (result, is_full) {
+            // A drive that shows its dies closes chunks by itself, as after a restart. They are as good as before when they are reset.
+            (Err(IntentError::Full), _) if shows_dies => zones.finished(block),
+            (Err(_), _) => zones.failed(block),
+            (Ok(()), true) => zones.filled(block),
+            (Ok(()), false) if zones.programmed(block) => self.give_way_if_still(lane, block),
+            (Ok(()), false) => {}
         }
     }
 
@@ -429,8 +436,7 @@ impl Media for DriveMedium {
 
     fn submit(&mut self, command: Command, _now: Time) {
         self.check(&command.operation);
-        let EraseBlockAddress { channel, block, .. } = command.operation.block();
-        let (lane, block) = (channel.0, block.0);
+        let (lane, block) = self.shape.place(command.operation.block());
         if matches!(command.operation, Operation::Erase { .. }) {
             self.discards.forget(lane, block);
         }
@@ -451,7 +457,7 @@ impl Media for DriveMedium {
     }
 
     fn discard(&mut self, block: EraseBlockAddress, _now: Time) {
-        let (lane, block) = (block.channel.0, block.block.0);
+        let (lane, block) = self.shape.place(block);
         // Whoever still works at it needs it, whatever he says.
         if self.can_discard && self.lane(lane).busy(block).is_none() {
             self.lane(lane).erased(block);
@@ -463,7 +469,8 @@ impl Media for DriveMedium {
     fn place(&mut self, block: EraseBlockAddress, stream: StreamId) {
         let others = u32::from(self.handles - 1);
         let handle = stream.0.checked_rem(others).map_or(0, |handle| 1 + handle as u16);
-        self.lane(block.channel.0).block_mut(block.block.0).handle = handle;
+        let (lane, block) = self.shape.place(block);
+        self.lane(lane).block_mut(block).handle = handle;
     }
 
     fn take_intents(&mut self, intents: &mut Vec<Intent>) {
@@ -474,7 +481,7 @@ impl Media for DriveMedium {
         self.is_gone |= done.result == Err(IntentError::Gone);
         match self.asked.remove(done.token.0) {
             Asked::Read { token, lane, block, first_page } => {
-                let address = address_of(lane, block);
+                let address = self.shape.address(lane, block);
                 let result = done.result.map_err(|error| match error {
                     IntentError::Gone => MediaError::DieOffline { block: address },
                     IntentError::Failed | IntentError::Full => {
@@ -486,7 +493,7 @@ impl Media for DriveMedium {
                 self.go_on(lane, block);
             }
             Asked::Program { lane, block, first_page } => {
-                let address = address_of(lane, block);
+                let address = self.shape.address(lane, block);
                 // Written too late: a flush that failed meanwhile may have taken it along.
                 let is_late = self.flushes.has_failed();
                 let result = |page: u32| match done.result {
@@ -503,7 +510,7 @@ impl Media for DriveMedium {
                 }
                 self.answer_programs(lane, block);
                 if is_zone {
-                    self.zone_written(lane, block, done.result.is_ok());
+                    self.zone_written(lane, block, done.result);
                 }
                 self.go_on(lane, block);
                 self.make_places(lane);
@@ -513,7 +520,7 @@ impl Media for DriveMedium {
                 self.held_no_more(lane, block, |zones| zones.reset_ended(block, done.result.is_ok()));
             }
             Asked::Reset { token, lane, block } => {
-                let address = address_of(lane, block);
+                let address = self.shape.address(lane, block);
                 let result = done.result.map_err(|error| match error {
                     IntentError::Gone => MediaError::DieOffline { block: address },
                     IntentError::Failed | IntentError::Full => MediaError::EraseFailed { block: address },

@@ -199,7 +199,13 @@ mod test {
             epoch,
             view: [view; 8],
             secret: [0; 16],
-            shape: DriveShape { lanes: 1, block_size_bytes: 1 << 20, blocks_per_lane: 8, zones: None },
+            shape: DriveShape {
+                lanes: 1,
+                block_size_bytes: 1 << 20,
+                blocks_per_lane: 8,
+                zones: None,
+                dies: None,
+            },
             system: (0, 1),
             devices: devices
                 .iter()

@@ -1,5 +1,5 @@
 use crate::zoning::{ZoneCut, Zoning};
-use diecut_units::{Geometry, GeometryError, IU_SIZE_BYTES};
+use diecut_units::{BlockIndex, DieAddress, EraseBlockAddress, Geometry, GeometryError, IU_SIZE_BYTES};
 
 /// Smallest and largest erase block.
 const BLOCK_SIZES_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=256 << 20;
@@ -21,7 +21,7 @@ pub(crate) const MARGIN_BYTES: u64 = 1 << 20;
 /// How a drive is cut: into lanes, which are channels of one die to the rooms above, and erase blocks.
 ///
 /// Erase blocks lie one behind the other, the ones of the first lane first, from 1 MiB on. The last whole MiB of the drive is free. On a drive that is
-/// written in zones each one is a zone, up to its capacity.
+/// written in zones each one is a zone, up to its capacity. On one that shows its dies a lane is a channel of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveShape {
     /// Lanes; each is owned by one shard.
@@ -32,6 +32,19 @@ pub struct DriveShape {
     pub blocks_per_lane: u32,
     /// Where they lie in zones, if the drive is written in zones.
     pub zones: Option<ZoneCut>,
+    /// What lanes are made of, if the drive shows its dies.
+    pub dies: Option<DieCut>,
+}
+
+/// How the lanes of a drive that shows its dies (Open-Channel) are made of them. Its zones are chunks, of which each die has the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DieCut {
+    /// Dies of each lane. Its erase blocks lie on them one after the other, the ones of the first die first.
+    pub dies_per_lane: u16,
+    /// Zones of each die. The first of them, which [`ZoneCut::first_zone`] counts, are no erase blocks.
+    pub die_zones: u32,
+    /// Pages that are programmed at once.
+    pub program_unit_pages: u32,
 }
 
 /// Why a drive cannot be cut.
@@ -90,6 +103,38 @@ pub enum ShapeError {
         /// Capacity of a zone.
         zone: u64,
     },
+    /// Other lanes are asked for than the drive has.
+    #[error(
+        "{asked} lanes are asked for, and the drive shows its channels: they are its lanes, {channels} of them"
+    )]
+    NotItsChannels {
+        /// What is asked for.
+        asked: u16,
+        /// What it has.
+        channels: u16,
+    },
+    /// What was programmed last cannot be read.
+    #[error(
+        "{pages} blocks of 4 KiB must be written behind one before it can be read and is safe (MW_CUNITS): a pool has nowhere to keep them meanwhile. \
+         Cells that are programmed at once do not need that"
+    )]
+    CachedUnits {
+        /// Blocks behind one.
+        pages: u32,
+    },
+    /// Few chunks may be open.
+    #[error("the drive limits how many chunks are open at once: a pool leaves many of them open")]
+    OpenChunks,
+    /// A chunk is no whole number of program units.
+    #[error(
+        "a chunk of {pages} blocks of 4 KiB, which are written {unit} at a time: it is no whole number of writes"
+    )]
+    ProgramUnit {
+        /// Pages of a chunk.
+        pages: u64,
+        /// Pages of a program unit.
+        unit: u32,
+    },
     /// Another value is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
@@ -120,7 +165,7 @@ impl DriveShape {
             return Err(ShapeError::TooSmall { size_bytes, lanes, block_size_bytes, needed_bytes });
         }
         let blocks_per_lane = u32::try_from(blocks).unwrap_or(u32::MAX).min(1 << 20);
-        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: None };
+        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: None, dies: None };
         shape.geometry().validate()?;
         Ok(shape)
     }
@@ -158,23 +203,56 @@ impl DriveShape {
         }
     }
 
+    /// Dies of each lane: one, where the drive hides them.
+    pub fn dies_per_lane(&self) -> u16 {
+        self.dies.map_or(1, |cut| cut.dies_per_lane)
+    }
+
+    /// Erase blocks of each die.
+    pub fn blocks_per_die(&self) -> u32 {
+        self.blocks_per_lane / u32::from(self.dies_per_lane().max(1))
+    }
+
+    /// Pages that are programmed at once.
+    pub fn program_unit_pages(&self) -> u32 {
+        self.dies.map_or(1, |cut| cut.program_unit_pages)
+    }
+
     /// The same in the words of the flash contract: a page is an IU, and has no OOB area.
     pub fn geometry(&self) -> Geometry {
         Geometry {
             channels: self.lanes,
-            dies_per_channel: 1,
+            dies_per_channel: self.dies_per_lane(),
             planes_per_die: 1,
-            blocks_per_plane: self.blocks_per_lane,
+            blocks_per_plane: self.blocks_per_die(),
             pages_per_block: (self.block_size_bytes / IU_SIZE_BYTES as u64) as u32,
             page_size_bytes: IU_SIZE_BYTES as u32,
             oob_size_bytes: 0,
         }
     }
 
+    /// The lane of an erase block, and its number there.
+    #[inline]
+    pub(crate) fn place(&self, address: EraseBlockAddress) -> (u16, u32) {
+        let before = match self.dies {
+            Some(_) => u32::from(address.die.0) * self.blocks_per_die(),
+            None => 0,
+        };
+        (address.channel.0, before + address.block.0)
+    }
+
+    /// The erase block of a number in a lane.
+    pub(crate) fn address(&self, lane: u16, block: u32) -> EraseBlockAddress {
+        let of_die = self.blocks_per_die();
+        DieAddress::new(lane, (block / of_die) as u16).erase_block(BlockIndex(block % of_die))
+    }
+
     /// Bytes that a drive has at least to hold this shape.
     pub fn needed_bytes(&self) -> u64 {
         let blocks = u64::from(self.lanes) * u64::from(self.blocks_per_lane);
+        let dies = u64::from(self.lanes) * u64::from(self.dies_per_lane());
         match self.zones {
+            Some(cut) if let Some(of) = self.dies => dies * u64::from(of.die_zones) * cut.zone_size_bytes,
             Some(cut) => (u64::from(cut.first_zone) + blocks) * cut.zone_size_bytes,
             None => 2 * MARGIN_BYTES + blocks * self.block_size_bytes,
         }
@@ -193,15 +271,42 @@ impl DriveShape {
                 self.block_size_bytes.is_power_of_two() && BLOCK_SIZES_BYTES.contains(&self.block_size_bytes)
             }
         };
-        is_block && u64::from(self.blocks_per_lane) >= BLOCKS_MIN && self.geometry().validate().is_ok()
+        let are_dies = self.dies.is_none_or(|cut| {
+            let pages = self.block_size_bytes / IU_SIZE_BYTES as u64;
+            let labels = self.zones.map_or(u32::MAX, |zones| zones.first_zone);
+            cut.dies_per_lane > 0
+                && self.blocks_per_lane.is_multiple_of(cut.dies_per_lane.into())
+                && self.blocks_per_die().checked_add(labels) == Some(cut.die_zones)
+                && cut.program_unit_pages > 0
+                && pages.is_multiple_of(cut.program_unit_pages.into())
+        });
+        is_block
+            && are_dies
+            && u64::from(self.blocks_per_die()) >= BLOCKS_MIN
+            && self.geometry().validate().is_ok()
+    }
+
+    /// The zone that an erase block of a lane is.
+    pub(crate) fn zone(&self, cut: ZoneCut, lane: u16, block: u32) -> u64 {
+        let (first, blocks) = (u64::from(cut.first_zone), u64::from(self.blocks_per_lane));
+        match self.dies {
+            Some(DieCut { dies_per_lane, die_zones, .. }) => {
+                let of_die = self.blocks_per_die();
+                let die = u64::from(lane) * u64::from(dies_per_lane) + u64::from(block / of_die);
+                die * u64::from(die_zones) + first + u64::from(block % of_die)
+            }
+            None => first + u64::from(lane) * blocks + u64::from(block),
+        }
     }
 
     /// Where an erase block of a lane begins.
     pub fn offset(&self, lane: u16, block: u32) -> u64 {
-        let number = u64::from(lane) * u64::from(self.blocks_per_lane) + u64::from(block);
         match self.zones {
-            Some(cut) => (u64::from(cut.first_zone) + number) * cut.zone_size_bytes,
-            None => MARGIN_BYTES + number * self.block_size_bytes,
+            Some(cut) => self.zone(cut, lane, block) * cut.zone_size_bytes,
+            None => {
+                let number = u64::from(lane) * u64::from(self.blocks_per_lane) + u64::from(block);
+                MARGIN_BYTES + number * self.block_size_bytes
+            }
         }
     }
 

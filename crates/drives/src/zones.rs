@@ -209,7 +209,7 @@ pub(crate) fn written_pages(zone: &Zone) -> u32 {
         ZoneCondition::Empty => 0,
         // What a cut left of the last page is read, as on any drive, and counts if it is whole. Were it hidden now, it would show later, when the zone is
         // finished: two openings would tell two stories.
-        ZoneCondition::Active => {
+        ZoneCondition::Active | ZoneCondition::Closed => {
             let (written, page) = (zone.write_pointer - zone.offset, IU_SIZE_BYTES as u64);
             let hides_torn = mutant!("drives: a torn page shows when its zone is full");
             (if hides_torn { written / page } else { written.div_ceil(page) }) as u32

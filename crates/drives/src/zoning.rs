@@ -1,7 +1,9 @@
 //! A drive that is written in zones, as its report says: where labels lie, which zones are erase blocks, what is too little.
 
-use crate::shape::{BLOCKS_MIN, DriveShape, LANES_MAX, MARGIN_BYTES, SUGGESTED_BLOCKS_MIN, ShapeError};
-use diecut_media::{Zone, ZoneCondition};
+use crate::shape::{
+    BLOCKS_MIN, DieCut, DriveShape, LANES_MAX, MARGIN_BYTES, SUGGESTED_BLOCKS_MIN, ShapeError,
+};
+use diecut_media::{Zone, ZoneCondition, ZoneDies};
 use diecut_units::IU_SIZE_BYTES;
 
 /// Zones of a lane that are partly written at once, where nobody is to wait for others too often: the eight of catalog and block states at worst, and those
@@ -21,6 +23,8 @@ pub struct Zoning {
     pub open_max: u32,
     /// All zones, from the first one on.
     pub zones: Vec<Zone>,
+    /// Where they lie, on a drive that shows its dies.
+    pub dies: Option<ZoneDies>,
 }
 
 /// How an erase block lies in a zone.
@@ -28,7 +32,7 @@ pub struct Zoning {
 pub struct ZoneCut {
     /// From the start of a zone to that of the next one.
     pub zone_size_bytes: u64,
-    /// The zone of the first erase block.
+    /// The zone of the first erase block; on a drive that shows its dies, of each die.
     pub first_zone: u32,
 }
 
@@ -40,8 +44,13 @@ pub enum LabelZones {
         /// Bytes at the start of the drive.
         size_bytes: u64,
     },
-    /// In its first two zones, a copy in each: as the last thing before the write pointer.
+    /// In its first two zones, a copy in each; on a drive that shows its dies, in the first ones of two dies.
     Sequential([Zone; 2]),
+}
+
+/// Zones of each die that hold labels, or nothing: the first one, so that labels lie on two dies where there are as many.
+fn label_zones_of(dies: &ZoneDies) -> u32 {
+    if dies.all() > 1 { 1 } else { LABEL_ZONES }
 }
 
 impl Zoning {
@@ -57,6 +66,14 @@ impl Zoning {
 
     /// Where labels lie; `None` if there are too few zones.
     pub fn label_zones(&self) -> Option<LabelZones> {
+        if let Some(dies) = &self.dies {
+            let second = if dies.all() > 1 { dies.die_zones } else { 1 };
+            let zones = [self.zones.first(), self.zones.get(second as usize)];
+            return match zones {
+                [Some(first), Some(second)] => Some(LabelZones::Sequential([*first, *second])),
+                _ => None,
+            };
+        }
         let size_bytes = u64::from(self.conventional()) * self.zone_size_bytes;
         if size_bytes >= 3 * MARGIN_BYTES {
             return Some(LabelZones::Conventional { size_bytes });
@@ -82,7 +99,12 @@ impl Zoning {
     ///
     /// # Errors
     /// If there are too few zones, too few of them may be partly written, or they are too large.
+    ///
+    /// A drive that shows its dies has its channels as lanes.
     pub fn shape(&self, lanes: Option<u16>) -> Result<DriveShape, ShapeError> {
+        if let Some(dies) = &self.dies {
+            return self.shape_of_dies(dies, lanes);
+        }
         let sequential = self.sequential();
         let label_zones = match self.label_zones() {
             Some(LabelZones::Conventional { .. }) => 0,
@@ -111,7 +133,43 @@ impl Zoning {
         let first_zone = self.conventional() + label_zones;
         let cut = ZoneCut { zone_size_bytes: self.zone_size_bytes, first_zone };
         let blocks_per_lane = of_lane.min(1 << 20) as u32;
-        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: Some(cut) };
+        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: Some(cut), dies: None };
+        shape.geometry().validate()?;
+        Ok(shape)
+    }
+
+    fn shape_of_dies(&self, dies: &ZoneDies, lanes: Option<u16>) -> Result<DriveShape, ShapeError> {
+        let &ZoneDies { channels, dies_per_channel, die_zones, program_unit_pages, cached_pages, .. } = dies;
+        if let Some(asked) = lanes.filter(|lanes| *lanes != channels) {
+            return Err(ShapeError::NotItsChannels { asked, channels });
+        }
+        if cached_pages > 0 {
+            return Err(ShapeError::CachedUnits { pages: cached_pages });
+        }
+        if self.places().is_some() {
+            return Err(ShapeError::OpenChunks);
+        }
+        let first_zone = label_zones_of(dies);
+        let blocks_per_die = die_zones.saturating_sub(first_zone);
+        if u64::from(blocks_per_die) < BLOCKS_MIN || self.zones.len() < (dies.all() * die_zones) as usize {
+            let needed = u64::from(dies.all()) * (BLOCKS_MIN + u64::from(first_zone));
+            return Err(ShapeError::TooFewZones { zones: self.zones.len() as u64, lanes: channels, needed });
+        }
+        let block_size_bytes = self.zones.first().map_or(0, |zone| zone.capacity_bytes);
+        let pages = block_size_bytes / IU_SIZE_BYTES as u64;
+        if !block_size_bytes.is_multiple_of(IU_SIZE_BYTES as u64) {
+            return Err(ShapeError::ZoneCapacity(block_size_bytes));
+        }
+        if program_unit_pages == 0 || !pages.is_multiple_of(program_unit_pages.into()) {
+            return Err(ShapeError::ProgramUnit { pages, unit: program_unit_pages });
+        }
+        let shape = DriveShape {
+            lanes: channels,
+            block_size_bytes,
+            blocks_per_lane: blocks_per_die.min(1 << 20) * u32::from(dies_per_channel),
+            zones: Some(ZoneCut { zone_size_bytes: self.zone_size_bytes, first_zone }),
+            dies: Some(DieCut { dies_per_lane: dies_per_channel, die_zones, program_unit_pages }),
+        };
         shape.geometry().validate()?;
         Ok(shape)
     }
@@ -142,7 +200,7 @@ mod test {
             }
         };
         let zones = (0..conventional + sequential).map(zone).collect();
-        Zoning { zone_size_bytes: 8 << 20, active_max, open_max: 0, zones }
+        Zoning { zone_size_bytes: 8 << 20, active_max, open_max: 0, zones, dies: None }
     }
 
     /// Goal: an erase block has the capacity of a zone and begins where one does, behind the zones of labels.

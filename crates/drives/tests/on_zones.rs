@@ -30,7 +30,7 @@ fn on_zones(seed: u64) -> OnZones {
 fn zoning(drive: &Drive) -> Zoning {
     let profile = drive.profile().zones.unwrap();
     let (zone_size_bytes, active_max) = (profile.size_bytes, profile.active_max);
-    Zoning { zone_size_bytes, active_max, open_max: 0, zones: drive.zones() }
+    Zoning { zone_size_bytes, active_max, open_max: 0, zones: drive.zones(), dies: None }
 }
 
 /// The drive, opened: its zones are known, and nothing else.

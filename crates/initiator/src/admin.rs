@@ -2,8 +2,10 @@
 
 use crate::command::{Completion, Sink, Token};
 use crate::error::HostError;
-use crate::facts::{ControllerFacts, NamespaceFacts};
+use crate::facts::{ControllerFacts, NamespaceFacts, takes_chunks};
+use crate::openchannel::{ChunkedNamespace, OpenChannel};
 use crate::queue_pair::{QueuePair, QueueParameters};
+use crate::stage::Stage;
 use crate::zoned::ZonedNamespace;
 use diecut_nvme::admin::{GetLogPage, Identify};
 use diecut_nvme::fabrics::PropertyCommand;
@@ -11,38 +13,12 @@ use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
 use diecut_nvme::identify::{
     CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, cns, parse_namespace_descriptors, parse_namespace_list,
 };
-use diecut_nvme::log_page::{SmartLog, lid};
+use diecut_nvme::log_page::{CommandEffects, SmartLog, lid};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
 use diecut_nvme::zns::CSI_ZONED;
 use diecut_nvme::{Status, SubmissionEntry, opcode};
 use diecut_units::{Span, Time};
 use zerocopy::FromBytes;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Connecting,
-    Capabilities,
-    Enable,
-    AwaitReady,
-    Controller,
-    NamespaceList,
-    /// The number of the namespace in the list.
-    Namespace(usize),
-    /// The same: which command set it has.
-    Descriptors(usize),
-    /// The same: what its zones are.
-    Zones(usize),
-    Queues,
-    /// What the controller says of its health.
-    Health,
-    Ready,
-    /// A reset: EN goes to 0, RDY follows, and the bring-up comes again.
-    Disable,
-    AwaitNotReady,
-    ShuttingDown,
-    AwaitShutDown,
-    Down,
-}
 
 /// CSS of CC: all I/O command sets that the controller has.
 const ALL_COMMAND_SETS: u8 = 6;
@@ -72,11 +48,20 @@ pub struct Admin {
     health: Option<SmartLog>,
 }
 
+/// What a controller is asked besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Questions {
+    /// How it is: [`Admin::health`].
+    pub health: bool,
+    /// What chunks (Open-Channel 2.0) its namespaces have, where it says that it takes their commands: [`NamespaceFacts::chunked`].
+    pub chunks: bool,
+}
+
 /// What the owner wants of a controller.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
     io_queues: u16,
-    health: bool,
+    questions: Questions,
     /// CSS: all I/O command sets, of one that has several to choose from (Base 2.0 section 3.1.3.5).
     command_sets: u8,
 }
@@ -118,7 +103,7 @@ impl Admin {
             queue: QueuePair::new(parameters),
             stage: Stage::Connecting,
             facts: ControllerFacts::default(),
-            wishes: Wishes { io_queues, health: false, command_sets: 0 },
+            wishes: Wishes { io_queues, questions: Questions::default(), command_sets: 0 },
             page: Vec::new(),
             namespace_page: Vec::new(),
             namespace_ids: Vec::new(),
@@ -130,16 +115,16 @@ impl Admin {
         }
     }
 
-    /// The same, and the controller is asked how it is, too: [`Admin::health`].
+    /// The same, and the controller is asked for more.
     ///
     /// # Panics
     /// If the stream was used.
-    pub fn with_health(self) -> Admin {
-        assert!(self.stage == Stage::Connecting, "wishes come before the controller is asked");
-        Admin { wishes: Wishes { health: true, ..self.wishes }, ..self }
+    pub fn asking(self, questions: Questions) -> Admin {
+        assert!(self.stage == Stage::Connecting, "questions come before the controller is asked");
+        Admin { wishes: Wishes { questions, ..self.wishes }, ..self }
     }
 
-    /// What the controller says of its health, if it was asked ([`Admin::with_health`]) and says anything.
+    /// What the controller says of its health, if it was asked ([`Questions::health`]) and says anything.
     pub fn health(&self) -> Option<&SmartLog> {
         self.health.as_ref()
     }
@@ -301,6 +286,10 @@ impl Admin {
                 self.send(PropertyCommand::get(0, offset::CSTS, false).entry(), 0)
             }
             Stage::Controller => self.send_identify(cns::CONTROLLER, 0, CSI_NVM),
+            Stage::Commands => {
+                let len = size_of::<CommandEffects>();
+                self.send(log_page(lid::COMMAND_EFFECTS, 0, len), len as u32);
+            }
             Stage::NamespaceList => self.send_identify(cns::ACTIVE_NAMESPACES, 0, CSI_NVM),
             Stage::Namespace(number) => {
                 self.send_identify(cns::NAMESPACE, self.namespace_ids[number], CSI_NVM);
@@ -311,6 +300,10 @@ impl Admin {
             Stage::Zones(number) => {
                 self.send_identify(cns::COMMAND_SET_NAMESPACE, self.namespace_ids[number], CSI_ZONED);
             }
+            Stage::Chunks(number) => {
+                let request = OpenChannel::ask_geometry(self.namespace_ids[number]);
+                self.send(request.entry, request.expected_bytes);
+            }
             Stage::Queues => {
                 let mut entry =
                     SubmissionEntry { opcode: opcode::admin::SET_FEATURES, ..SubmissionEntry::default() };
@@ -319,13 +312,10 @@ impl Admin {
                 SetFeatures { feature: fid::NUMBER_OF_QUEUES, save: false, value }.encode(&mut entry);
                 self.send(entry, 0);
             }
+            // Of the controller as a whole.
             Stage::Health => {
-                let code = opcode::admin::GET_LOG_PAGE;
-                // Of the controller as a whole.
-                let mut entry =
-                    SubmissionEntry { opcode: code, nsid: u32::MAX.into(), ..SubmissionEntry::default() };
-                GetLogPage::of(lid::SMART, size_of::<SmartLog>() as u64).encode(&mut entry);
-                self.send(entry, size_of::<SmartLog>() as u32);
+                let len = size_of::<SmartLog>();
+                self.send(log_page(lid::SMART, u32::MAX, len), len as u32);
             }
             Stage::ShuttingDown => {
                 // SHN is bits 15:14 of CC.
@@ -338,24 +328,13 @@ impl Admin {
 
     /// The command of a stage was answered.
     fn further(&mut self, completion: Completion, now: Time) -> Result<(), HostError> {
-        let what = match self.stage {
-            Stage::Capabilities => "Property Get of CAP",
-            Stage::Enable => "Property Set of CC",
-            Stage::Disable => "Property Set of CC",
-            Stage::AwaitReady | Stage::AwaitNotReady => "Property Get of CSTS",
-            Stage::Controller => "Identify Controller",
-            Stage::NamespaceList => "Identify Active Namespace List",
-            Stage::Namespace(_) => "Identify Namespace",
-            Stage::Descriptors(_) => "Identify Namespace Identification Descriptor list",
-            Stage::Zones(_) => "Identify I/O Command Set specific Namespace (zoned)",
-            Stage::Queues => "Set Features Number of Queues",
-            Stage::Health => "Get Log Page SMART / Health Information",
-            Stage::ShuttingDown | Stage::AwaitShutDown => "shutdown",
-            Stage::Connecting | Stage::Ready | Stage::Down => return Ok(()),
-        };
+        let Some(what) = self.stage.words() else { return Ok(()) };
         let failed = |status| Err(HostError::BringUp { what, status });
-        // Controllers before NVMe 1.3 have no such list, and one command set. A namespace that nobody asks for may say what it likes of its zones.
-        let is_optional = matches!(self.stage, Stage::Descriptors(_) | Stage::Zones(_) | Stage::Health);
+        // Controllers before NVMe 1.3 have no such list, and one command set. A namespace that nobody asks for may say what it likes of its zones and chunks.
+        let is_optional = matches!(
+            self.stage,
+            Stage::Commands | Stage::Descriptors(_) | Stage::Zones(_) | Stage::Chunks(_) | Stage::Health
+        );
         if !completion.status.is_success() && !is_optional {
             return failed(completion.status);
         }
@@ -385,6 +364,11 @@ impl Admin {
                     return nonsense();
                 };
                 self.facts.take(&controller);
+                let asks = self.wishes.questions.chunks && self.facts.tells_commands;
+                self.go(if asks { Stage::Commands } else { Stage::NamespaceList });
+            }
+            Stage::Commands => {
+                self.facts.takes.chunks = completion.status.is_success() && takes_chunks(&self.page);
                 self.go(Stage::NamespaceList);
             }
             Stage::NamespaceList => {
@@ -414,9 +398,20 @@ impl Admin {
                 }
                 if command_set == CSI_ZONED {
                     self.go(Stage::Zones(number));
+                } else if command_set == CSI_NVM && self.facts.takes.chunks {
+                    self.go(Stage::Chunks(number));
                 } else {
                     self.go_namespace(number + 1);
                 }
+            }
+            Stage::Chunks(number) => {
+                // Other namespaces of its subsystem have none, and say so.
+                let is_told = completion.status.is_success();
+                let nsid = self.namespace_ids[number];
+                if let Some(namespace) = self.facts.namespaces.last_mut().filter(|_| is_told) {
+                    namespace.chunked = ChunkedNamespace::of(nsid, &self.page).ok();
+                }
+                self.go_namespace(number + 1);
             }
             Stage::Zones(number) => {
                 let zoned = ZonedNamespace::new(self.namespace_ids[number], &self.namespace_page, &self.page);
@@ -429,7 +424,7 @@ impl Admin {
                 let given = completion.result as u32;
                 let given = (given & 0xFFFF).min(given >> 16) as u16;
                 self.facts.io_queues = given.saturating_add(1).min(self.wishes.io_queues);
-                self.go(if self.wishes.health { Stage::Health } else { Stage::Ready });
+                self.go(if self.wishes.questions.health { Stage::Health } else { Stage::Ready });
             }
             Stage::Health => {
                 self.health = SmartLog::read_from_bytes(&self.page).ok();
@@ -462,4 +457,11 @@ impl Admin {
     fn go_namespace(&mut self, number: usize) {
         self.go(if number < self.namespace_ids.len() { Stage::Namespace(number) } else { Stage::Queues });
     }
+}
+
+fn log_page(page: u8, nsid: u32, len_bytes: usize) -> SubmissionEntry {
+    let code = opcode::admin::GET_LOG_PAGE;
+    let mut entry = SubmissionEntry { opcode: code, nsid: nsid.into(), ..SubmissionEntry::default() };
+    GetLogPage::of(page, len_bytes as u64).encode(&mut entry);
+    entry
 }

@@ -1,5 +1,6 @@
 use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
+use diecut_nvme::openchannel::{self, VectorCommand};
 use diecut_nvme::zns::{self, ZoneManagementSend};
 use diecut_nvme::{CompletionEntry, Status, SubmissionEntry, opcode::io as opcode};
 use diecut_units::Buffer;
@@ -107,6 +108,13 @@ pub enum Command {
         /// See [`diecut_nvme::zns::send_action`].
         action: u8,
     },
+    /// Makes one chunk free (Open-Channel).
+    ResetChunk {
+        /// NSID.
+        nsid: u32,
+        /// Its first LBA.
+        lba: u64,
+    },
 }
 
 impl Command {
@@ -156,6 +164,14 @@ impl Command {
             Command::Verify { span } => (on(opcode::VERIFY, span, false, false), None, 0),
             Command::Deallocate { span } => deallocate(&[span]),
             Command::ActOnZone { nsid, zone_lba, action } => (act_on_zone(nsid, zone_lba, action), None, 0),
+            Command::ResetChunk { nsid, lba } => {
+                let code = openchannel::opcode::VECTOR_RESET;
+                let mut entry =
+                    SubmissionEntry { opcode: code, nsid: nsid.into(), ..SubmissionEntry::default() };
+                // A single address is in the dwords, and needs no list.
+                VectorCommand { lba, count: 1, destination: 0 }.encode(&mut entry);
+                (entry, None, 0)
+            }
             Command::DeallocateRanges { spans } => deallocate(&spans),
         }
     }

@@ -1,12 +1,16 @@
 //! What a controller and its namespaces say of themselves.
 
+use crate::openchannel::ChunkedNamespace;
 use crate::zoned::ZonedNamespace;
 use diecut_nvme::identify::{
-    CSI_NVM, CTRATT_DATA_PLACEMENT, IdentifyController, IdentifyNamespace, OCFS_FORMAT_0, ONCS_COPY,
-    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
+    CSI_NVM, CTRATT_DATA_PLACEMENT, IdentifyController, IdentifyNamespace, LPA_EFFECTS, OCFS_FORMAT_0,
+    ONCS_COPY, ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS,
 };
+use diecut_nvme::log_page::{CommandEffects, EFFECT_SUPPORTED};
+use diecut_nvme::openchannel::opcode as openchannel;
 use diecut_nvme::tcp::CapsuleCommand;
 use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
 
 /// A namespace as Identify tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub struct NamespaceFacts {
     pub command_set: u8,
     /// What its zones are, if it is zoned.
     pub zoned: Option<ZonedNamespace>,
+    /// What its chunks are, if it has some and was asked ([`crate::Questions::chunks`]).
+    pub chunked: Option<ChunkedNamespace>,
 }
 
 /// What a controller takes besides reads, writes and flushes.
@@ -46,6 +52,8 @@ pub struct Takes {
     pub reservations: bool,
     /// Whether it may place data by handle (FDP).
     pub placement: bool,
+    /// Whether it takes the commands of Open-Channel; unknown where it was not asked ([`crate::Questions::chunks`]).
+    pub chunks: bool,
 }
 
 /// A controller as Identify and its properties tell it.
@@ -65,6 +73,8 @@ pub struct ControllerFacts {
     pub has_volatile_cache: bool,
     /// What it takes besides.
     pub takes: Takes,
+    /// Whether it tells which commands it takes (LPA bit 1).
+    pub tells_commands: bool,
     /// Model number.
     pub model: String,
     /// Serial number.
@@ -94,6 +104,7 @@ impl NamespaceFacts {
             is_write_protected: namespace.nsattr & 1 != 0,
             command_set: CSI_NVM,
             zoned: None,
+            chunked: None,
         })
     }
 }
@@ -115,9 +126,19 @@ impl ControllerFacts {
         };
         let optional = controller.oncs.get();
         self.takes.copies = optional & ONCS_COPY != 0 && controller.ocfs.get() & OCFS_FORMAT_0 != 0;
+        self.tells_commands = controller.lpa & LPA_EFFECTS != 0;
         self.has_volatile_cache = controller.vwc & 1 != 0;
         self.takes.deallocations = optional & ONCS_DATASET_MANAGEMENT != 0;
         self.takes.reservations = optional & ONCS_RESERVATIONS != 0;
         self.takes.placement = controller.ctratt.get() & CTRATT_DATA_PLACEMENT != 0;
     }
+}
+
+/// Whether a controller takes the commands of Open-Channel, from what it says of all commands. Their opcodes belong to vendors, so that one alone says nothing.
+pub(crate) fn takes_chunks(page: &[u8]) -> bool {
+    let Ok(told) = CommandEffects::read_from_bytes(page) else { return false };
+    let is_taken = |effects: &U32| effects.get() & EFFECT_SUPPORTED != 0;
+    let of_chunks = [openchannel::VECTOR_RESET, openchannel::VECTOR_WRITE, openchannel::VECTOR_READ];
+    is_taken(&told.admin[usize::from(openchannel::GEOMETRY)])
+        && of_chunks.iter().all(|code| is_taken(&told.io[usize::from(*code)]))
 }

@@ -32,9 +32,10 @@ pub mod openchannel;
 mod output;
 mod queue_pair;
 mod receive;
+mod stage;
 pub mod zoned;
 
-pub use admin::Admin;
+pub use admin::{Admin, Questions};
 pub use command::{Collect, Command, Completion, LbaSpan, Sink, Token};
 pub use error::HostError;
 pub use facts::{ControllerFacts, NamespaceFacts, Takes};

@@ -90,10 +90,116 @@ pub struct ChunkFacts {
     pub written: u32,
 }
 
-/// The chunks of one namespace. A chunk's number counts over parallel units and groups, as in the chunk information log.
+/// What a namespace with chunks is. A chunk's number counts over parallel units and groups, as in the chunk information log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkedNamespace {
+    /// NSID.
+    pub nsid: u32,
+    /// How addresses are made.
+    format: AddressFormat,
+    /// Groups.
+    pub groups: u16,
+    /// Parallel units of a group.
+    pub units: u16,
+    /// Chunks of a parallel unit.
+    pub chunks: u32,
+    /// Logical blocks of a chunk.
+    pub chunk_lbas: u32,
+    /// WS_MIN: a write is a multiple of so many logical blocks.
+    pub write_min_lbas: u32,
+    /// MW_CUNITS: logical blocks behind one of an open chunk before it can be read.
+    pub cached_lbas: u32,
+    /// Chunks that may be open at once, of all and of a parallel unit; 0: all.
+    pub open_max: [u32; 2],
+    /// Usual times in nanoseconds of a read, a write of WS_MIN, and a reset; 0 if unknown.
+    pub times_ns: [u32; 3],
+}
+
+impl ChunkedNamespace {
+    /// From the page of [`OpenChannel::ask_geometry`].
+    ///
+    /// # Errors
+    /// The bytes are no geometry of revision 2, or one with more than 2^24 chunks.
+    pub fn of(nsid: u32, geometry: &[u8]) -> Result<ChunkedNamespace, DecodeError> {
+        let wrong = |field, value: u64| DecodeError::Field { field, value };
+        let size = geometry.len() as u64;
+        let page = Geometry::read_from_bytes(geometry).map_err(|_| wrong("geometry", size))?;
+        if page.major != 2 {
+            return Err(wrong("MJR", page.major.into()));
+        }
+        let units = u64::from(page.groups.get()) * u64::from(page.units.get());
+        let chunks = units * u64::from(page.chunks.get());
+        if chunks == 0 || chunks > 1 << 24 {
+            return Err(wrong("NUM_CHK", chunks));
+        }
+        if page.format.bits().is_none() || page.write_min.get() == 0 {
+            return Err(wrong("LBAF", u64::from(page.write_min.get())));
+        }
+        Ok(ChunkedNamespace {
+            nsid,
+            format: page.format,
+            groups: page.groups.get(),
+            units: page.units.get(),
+            chunks: page.chunks.get(),
+            chunk_lbas: page.chunk_blocks.get(),
+            write_min_lbas: page.write_min.get(),
+            cached_lbas: page.cached_units.get(),
+            open_max: [page.open_max.get(), page.open_of_unit_max.get()],
+            times_ns: [page.read_typical_ns.get(), page.write_typical_ns.get(), page.reset_typical_ns.get()],
+        })
+    }
+
+    /// Chunks of all parallel units.
+    pub fn all_chunks(&self) -> u32 {
+        u32::from(self.groups) * u32::from(self.units) * self.chunks
+    }
+
+    /// Most chunks that a report of so many bytes can tell.
+    pub fn chunks_per_report(&self, length_bytes: u32) -> u32 {
+        length_bytes / ChunkDescriptor::SIZE_BYTES as u32
+    }
+
+    /// The admin command that asks how `count` chunks from the `first` on are.
+    pub fn report(&self, first: u32, count: u32) -> Request {
+        let size = ChunkDescriptor::SIZE_BYTES as u64;
+        let (offset, length_bytes) = (u64::from(first) * size, u64::from(count) * size);
+        let mut entry = SubmissionEntry {
+            opcode: admin::GET_LOG_PAGE,
+            nsid: self.nsid.into(),
+            ..SubmissionEntry::default()
+        };
+        GetLogPage { offset, ..GetLogPage::of(lid::CHUNK_INFORMATION, length_bytes) }.encode(&mut entry);
+        Request { entry, data: None, expected_bytes: length_bytes as u32, effect: Effect::None }
+    }
+
+    /// The chunks of a report, in its order.
+    pub fn chunks_of(report: &[u8]) -> impl Iterator<Item = ChunkFacts> + '_ {
+        report.chunks_exact(ChunkDescriptor::SIZE_BYTES).map(|bytes| {
+            let found = ChunkDescriptor::read_from_bytes(bytes).expect("cut to its size");
+            let written = u32::try_from(found.write_pointer.get()).unwrap_or(u32::MAX);
+            ChunkFacts { state: found.state & 0x7F, wear: found.wear, written }
+        })
+    }
+
+    /// The address of a logical block of a chunk.
+    pub fn lba(&self, chunk: u32, block: u32) -> u64 {
+        let (unit, number) = (chunk / self.chunks, chunk % self.chunks);
+        let units = u32::from(self.units);
+        self.format.encode(unit / units, unit % units, number, block)
+    }
+
+    /// The chunk and block of a group, parallel unit, chunk and block, if they are there.
+    fn place(&self, [group, unit, number, block]: [u32; 4]) -> Option<(u32, u32)> {
+        let units = u32::from(self.units);
+        let is_there = group < self.groups.into() && unit < units && number < self.chunks;
+        (is_there && block < self.chunk_lbas).then(|| ((group * units + unit) * self.chunks + number, block))
+    }
+}
+
+/// The chunks of one namespace, with what is known of each.
 #[derive(Clone, Debug)]
 pub struct OpenChannel {
-    nsid: u32,
+    namespace: ChunkedNamespace,
     geometry: Geometry,
     chunks: Vec<ChunkFacts>,
 }
@@ -111,21 +217,10 @@ impl OpenChannel {
     /// # Errors
     /// The bytes are no geometry of revision 2, or one with more than 2^24 chunks.
     pub fn new(nsid: u32, geometry: &[u8]) -> Result<OpenChannel, DecodeError> {
-        let wrong = |field, value: u64| DecodeError::Field { field, value };
-        let size = geometry.len() as u64;
-        let geometry = Geometry::read_from_bytes(geometry).map_err(|_| wrong("geometry", size))?;
-        if geometry.major != 2 {
-            return Err(wrong("MJR", geometry.major.into()));
-        }
-        let units = u64::from(geometry.groups.get()) * u64::from(geometry.units.get());
-        let chunks = units * u64::from(geometry.chunks.get());
-        if chunks == 0 || chunks > 1 << 24 {
-            return Err(wrong("NUM_CHK", chunks));
-        }
-        if geometry.format.bits().is_none() || geometry.write_min.get() == 0 {
-            return Err(wrong("LBAF", u64::from(geometry.write_min.get())));
-        }
-        Ok(OpenChannel { nsid, geometry, chunks: vec![ChunkFacts::default(); chunks as usize] })
+        let namespace = ChunkedNamespace::of(nsid, geometry)?;
+        let geometry = Geometry::read_from_bytes(geometry).expect("it was read just now");
+        let chunks = vec![ChunkFacts::default(); namespace.all_chunks() as usize];
+        Ok(OpenChannel { namespace, geometry, chunks })
     }
 
     /// The geometry.
@@ -140,24 +235,14 @@ impl OpenChannel {
 
     /// The admin command that asks how `count` chunks from the `first` on are.
     pub fn ask_chunks(&self, first: u32, count: u32) -> Request {
-        let size = ChunkDescriptor::SIZE_BYTES as u64;
-        let (offset, length_bytes) = (u64::from(first) * size, u64::from(count) * size);
-        let mut entry = SubmissionEntry {
-            opcode: admin::GET_LOG_PAGE,
-            nsid: self.nsid.into(),
-            ..SubmissionEntry::default()
-        };
-        GetLogPage { offset, ..GetLogPage::of(lid::CHUNK_INFORMATION, length_bytes) }.encode(&mut entry);
-        Request { entry, data: None, expected_bytes: length_bytes as u32, effect: Effect::None }
+        self.namespace.report(first, count)
     }
 
     /// Takes what [`OpenChannel::ask_chunks`] brought, for chunks from the `first` on. No write to them may be under way.
     pub fn take_chunks(&mut self, first: u32, page: &[u8]) {
-        let descriptors = page.chunks_exact(ChunkDescriptor::SIZE_BYTES);
-        for (place, bytes) in self.chunks.iter_mut().skip(first as usize).zip(descriptors) {
-            let found = ChunkDescriptor::read_from_bytes(bytes).expect("cut to its size");
-            let written = u32::try_from(found.write_pointer.get()).unwrap_or(u32::MAX);
-            *place = ChunkFacts { state: found.state & 0x7F, wear: found.wear, written };
+        let told = ChunkedNamespace::chunks_of(page);
+        for (place, found) in self.chunks.iter_mut().skip(first as usize).zip(told) {
+            *place = found;
         }
     }
 
@@ -166,7 +251,7 @@ impl OpenChannel {
     pub fn set_feedback(&self, is_on: bool) -> Request {
         let mut entry = SubmissionEntry {
             opcode: admin::SET_FEATURES,
-            nsid: self.nsid.into(),
+            nsid: self.namespace.nsid.into(),
             ..SubmissionEntry::default()
         };
         let value = if is_on { fid::FEEDBACK_HIGH_ECC } else { 0 };
@@ -179,7 +264,7 @@ impl OpenChannel {
         let length_bytes = (LOG_ENTRIES_MAX * ChunkNotification::SIZE_BYTES) as u64;
         let mut entry = SubmissionEntry {
             opcode: admin::GET_LOG_PAGE,
-            nsid: self.nsid.into(),
+            nsid: self.namespace.nsid.into(),
             ..SubmissionEntry::default()
         };
         GetLogPage::of(lid::CHUNK_NOTIFICATION, length_bytes).encode(&mut entry);
@@ -195,11 +280,12 @@ impl OpenChannel {
         let entries = page.chunks_exact(ChunkNotification::SIZE_BYTES);
         let entries =
             entries.map(|bytes| ChunkNotification::read_from_bytes(bytes).expect("cut to its size"));
-        let of_us = |entry: &ChunkNotification| entry.count.get() > 0 && entry.nsid.get() == self.nsid;
+        let of_us =
+            |entry: &ChunkNotification| entry.count.get() > 0 && entry.nsid.get() == self.namespace.nsid;
         let mut found = Vec::new();
         for entry in entries.filter(of_us) {
             let lba = entry.lba.get();
-            let place = self.geometry.format.decode(lba).and_then(|place| self.place(place));
+            let place = self.geometry.format.decode(lba).and_then(|place| self.namespace.place(place));
             let (chunk, block) = place.ok_or(wrong("LBA", lba))?;
             let size = self.geometry.chunk_blocks.get();
             let blocks = match entry.mask {
@@ -215,33 +301,18 @@ impl OpenChannel {
         Ok(found)
     }
 
-    /// The chunk and block of a group, parallel unit, chunk and block, if they are there.
-    fn place(&self, [group, unit, number, block]: [u32; 4]) -> Option<(u32, u32)> {
-        let Geometry { groups, units, chunks, chunk_blocks, .. } = &self.geometry;
-        let (units, chunks) = (u32::from(units.get()), chunks.get());
-        let is_there = group < groups.get().into() && unit < units && number < chunks;
-        (is_there && block < chunk_blocks.get()).then(|| ((group * units + unit) * chunks + number, block))
-    }
-
-    fn lba(&self, chunk: u32, block: u32) -> u64 {
-        let (units, chunks) = (u32::from(self.geometry.units.get()), self.geometry.chunks.get());
-        let (unit, number) = (chunk / chunks, chunk % chunks);
-        let format: AddressFormat = self.geometry.format;
-        format.encode(unit / units, unit % units, number, block)
-    }
-
     fn blocks(&self, chunk: u32, first: u32, count: u32) -> Result<impl Iterator<Item = u64>, ChunkUseError> {
         let end = first.checked_add(count).filter(|end| *end <= self.geometry.chunk_blocks.get());
         if end.is_none() || self.chunks.len() <= chunk as usize {
             return Err(ChunkUseError::NotThere { chunk });
         }
-        let lba = self.lba(chunk, first);
+        let lba = self.namespace.lba(chunk, first);
         Ok((0..u64::from(count)).map(move |at| lba + at))
     }
 
     fn vector(&self, code: u8, lbas: &[u64], to: &[u64], content: &[u8]) -> Request {
         let mut entry =
-            SubmissionEntry { opcode: code, nsid: self.nsid.into(), ..SubmissionEntry::default() };
+            SubmissionEntry { opcode: code, nsid: self.namespace.nsid.into(), ..SubmissionEntry::default() };
         let (lba, destination) = (lbas[0], to.first().copied().unwrap_or(0));
         VectorCommand { lba, count: lbas.len() as u32, destination }.encode(&mut entry);
         // A list goes before the data; a single address is in the dwords.
@@ -323,7 +394,7 @@ impl OpenChannel {
         let lba = self.blocks(chunk, first, count)?.next().expect("it has blocks");
         let mut entry = SubmissionEntry {
             opcode: opcode::VECTOR_READ,
-            nsid: self.nsid.into(),
+            nsid: self.namespace.nsid.into(),
             ..SubmissionEntry::default()
         };
         VectorCommand { lba, count, destination: 0 }.encode(&mut entry);

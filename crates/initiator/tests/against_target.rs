@@ -150,6 +150,7 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
     );
     let namespace = |nsid| NamespaceFacts {
         command_set: 0,
+        chunked: None,
         zoned: None,
         nsid,
         size_lbas: LBAS,

@@ -44,4 +44,4 @@ pub use contract::Media;
 pub use divide::Divide;
 pub use error::MediaError;
 pub use intent::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
-pub use zone::{Zone, ZoneCondition};
+pub use zone::{Zone, ZoneCondition, ZoneDies};

@@ -1,9 +1,10 @@
 use crate::claim::{Claim, ClaimKind, Next};
 use crate::error::RemoteError;
 use crate::facts::{Learned, RemoteFacts, RemoteParameters};
-use crate::look::{Found, Look, Looking};
+use crate::look::{Found, Look, Looking, Question};
+use crate::stream::Stream;
 use crate::work::{Ended, Limits, Works};
-use diecut_initiator::{Admin, Completion, QueuePair, QueueParameters, Sink, Token};
+use diecut_initiator::{Admin, Completion, Questions, QueuePair, QueueParameters, Sink, Token};
 use diecut_media::{Intent, IntentDone, IntentError};
 use diecut_nvme::Status;
 use diecut_units::{Span, Time, mark};
@@ -12,15 +13,6 @@ use diecut_units::{Span, Time, mark};
 const KEPT_MAX_BYTES: usize = 64 << 20;
 /// The token of commands of a claim and of a look; pieces of intents have their places.
 const OWN: Token = Token(1 << 32);
-
-/// One of the two streams to a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// The admin queue's.
-    Admin,
-    /// The I/O queue's.
-    Io,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -101,6 +93,12 @@ fn is_of_path(status: Status) -> bool {
     let for_now =
         [Status::NAMESPACE_NOT_READY, Status::COMMAND_INTERRUPTED, Status::TRANSIENT_TRANSPORT_ERROR];
     status.code_and_type() >> 8 == 3 || for_now.iter().any(|one| status.same_code(*one))
+}
+
+/// Whether there is no room for what was written: the target has none, or closed the chunk. A chunk that is closed can be reset; one that is offline says so.
+fn takes_no_more(status: Status) -> bool {
+    let of = [Status::CAPACITY_EXCEEDED, Status::CHUNK_EARLY_CLOSE, Status::OUT_OF_ORDER_WRITE];
+    of.iter().any(|one| status.same_code(*one))
 }
 
 impl RemoteDrive {
@@ -223,8 +221,8 @@ impl RemoteDrive {
                 let admin = QueueParameters::admin(host, host_id, subsystem);
                 let keep_alive_ms = u32::try_from(keep_alive.0 / 1_000_000).unwrap_or(u32::MAX);
                 let admin = Admin::new(QueueParameters { keep_alive_ms, ..admin }, 1);
-                let only_looks = self.parameters.kind == ClaimKind::Look;
-                self.admin = Some(if only_looks { admin.with_health() } else { admin });
+                let health = self.parameters.kind == ClaimKind::Look;
+                self.admin = Some(admin.asking(Questions { health, chunks: true }));
                 self.phase = Phase::Admin;
             }
             Stream::Io => {
@@ -282,7 +280,9 @@ impl RemoteDrive {
 
     fn received_admin(&mut self, bytes: &[u8], now: Time) -> Result<(), RemoteError> {
         let Some(admin) = &mut self.admin else { return Ok(()) };
-        admin.receive(bytes, now, &mut Vec::new())?;
+        let mut taken = Taken { works: &mut self.works, report: &mut self.report, completions: Vec::new() };
+        admin.receive(bytes, now, &mut taken)?;
+        let completions = taken.completions;
         if self.phase == Phase::Admin
             && let Some(facts) = admin.facts()
         {
@@ -293,11 +293,15 @@ impl RemoteDrive {
             if !what.is_empty() {
                 return Err(RemoteError::OtherNamespace { nsid, what });
             }
-            self.limits = Some(Limits::of(&learned, nsid, facts.transfer_bytes_max));
+            self.limits = Some(Limits::of(&learned, look.chunked, nsid, facts.transfer_bytes_max));
             let learned = RemoteFacts { health: admin.health().cloned(), ..learned };
             (self.facts, self.reservations, self.look) = (Some(learned), reservations, look);
             self.phase = Phase::Queue;
         }
+        for completion in completions {
+            self.completed(completion, now)?;
+        }
+        self.pump();
         Ok(())
     }
 
@@ -332,14 +336,18 @@ impl RemoteDrive {
     /// The namespace is claimed: nobody moves its write pointers any more.
     fn go_look(&mut self) {
         let limits = self.limits.expect("I-Q3: it is known what is claimed");
-        let looking = self.looking.get_or_insert_with(|| Looking::new(self.look));
-        let Some((entry, data, expected_bytes)) = looking.ask(limits.nsid, limits.transfer_bytes_max) else {
+        let looking = self.looking.get_or_insert_with(|| Looking::new(self.look, limits.lba_bytes));
+        let Some(question) = looking.ask(limits.nsid, limits.transfer_bytes_max) else {
             return self.come_up();
         };
         self.phase = Phase::Look;
         self.report.clear();
-        let io = self.io.as_mut().expect("I-Q3: a look comes over a queue");
-        io.submit_entry(OWN, entry, data, expected_bytes);
+        let Question { stream, entry, data, expected_bytes } = question;
+        match (stream, &mut self.admin, &mut self.io) {
+            (Stream::Admin, Some(admin), _) => admin.submit_entry(OWN, entry, data, expected_bytes),
+            (Stream::Io, _, Some(io)) => drop(io.submit_entry(OWN, entry, data, expected_bytes)),
+            _ => panic!("I-Q3: a look comes over a queue"),
+        }
     }
 
     fn look_answered(&mut self, status: Status) -> Result<(), RemoteError> {
@@ -429,7 +437,7 @@ impl RemoteDrive {
         }
         let ended = match status {
             status if status.is_success() => Ended::Well,
-            status if status.same_code(Status::CAPACITY_EXCEEDED) => Ended::Badly(IntentError::Full),
+            status if takes_no_more(status) => Ended::Badly(IntentError::Full),
             _ => Ended::Badly(IntentError::Failed),
         };
         let keeps = self.limits.is_some_and(|limits| limits.keeps);

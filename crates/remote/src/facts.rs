@@ -3,14 +3,15 @@
 use crate::claim::ClaimKind;
 use crate::error::RemoteError;
 use crate::look::Look;
+use diecut_initiator::openchannel::ChunkedNamespace;
 use diecut_initiator::zoned::ZonedNamespace;
 use diecut_initiator::{ControllerFacts, NamespaceFacts};
-use diecut_media::Zone;
+use diecut_media::{DieTimes, Zone, ZoneDies};
 use diecut_nvme::QualifiedName;
 use diecut_nvme::identify::CSI_NVM;
 use diecut_nvme::log_page::SmartLog;
 use diecut_nvme::zns::CSI_ZONED;
-use diecut_units::{Span, Time};
+use diecut_units::{IU_SIZE_BYTES, Span, Time};
 
 /// Which namespace, and as whom.
 #[derive(Clone, Debug)]
@@ -106,6 +107,8 @@ pub struct RemoteZones {
     pub open_max: u32,
     /// As they were when the namespace was up last; none before.
     pub zones: Vec<Zone>,
+    /// The chunks that they are, and their dies, if it has chunks (Open-Channel).
+    pub dies: Option<ZoneDies>,
 }
 
 impl RemoteZones {
@@ -117,7 +120,42 @@ impl RemoteZones {
             active_max: active_max.unwrap_or(0),
             open_max: open_max.unwrap_or(0),
             zones: Vec::new(),
+            dies: None,
         }
+    }
+
+    /// Chunks are zones that lie one behind the other, though their addresses need not.
+    fn of_chunks(namespace: &ChunkedNamespace, lba_bytes: u32) -> RemoteZones {
+        let ChunkedNamespace { groups, units, chunks, chunk_lbas, .. } = *namespace;
+        let pages =
+            |lbas: u32| (u64::from(lbas) * u64::from(lba_bytes)).div_ceil(IU_SIZE_BYTES as u64) as u32;
+        let [read_ns, write_ns, reset_ns] = namespace.times_ns.map(u64::from);
+        let times = DieTimes {
+            read_page_ns: read_ns,
+            program_unit_ns: write_ns,
+            erase_ns: reset_ns,
+            iu_transfer_ns: 0,
+        };
+        RemoteZones {
+            zone_size_bytes: u64::from(chunk_lbas) * u64::from(lba_bytes),
+            count: namespace.all_chunks(),
+            active_max: 0,
+            open_max: namespace.open_max.into_iter().filter(|max| *max > 0).min().unwrap_or(0),
+            zones: Vec::new(),
+            dies: Some(ZoneDies {
+                channels: groups,
+                dies_per_channel: units,
+                die_zones: chunks,
+                program_unit_pages: pages(namespace.write_min_lbas),
+                cached_pages: pages(namespace.cached_lbas),
+                times: (read_ns > 0 && write_ns > 0 && reset_ns > 0).then_some(times),
+            }),
+        }
+    }
+
+    /// Bytes of all of them.
+    fn size_bytes(&self) -> u64 {
+        u64::from(self.count) * self.zone_size_bytes
     }
 }
 
@@ -139,7 +177,8 @@ impl Learned {
         let nsid = wanted.nsid;
         let namespace = controller.namespaces.iter().find(|namespace| namespace.nsid == nsid);
         let namespace = *namespace.ok_or(RemoteError::NoNamespace(nsid))?;
-        let NamespaceFacts { lba_bytes, metadata_bytes, has_protection, command_set, zoned, .. } = namespace;
+        let NamespaceFacts { lba_bytes, metadata_bytes, has_protection, command_set, zoned, chunked, .. } =
+            namespace;
         if command_set != CSI_NVM && (command_set, zoned.is_some()) != (CSI_ZONED, true) {
             return Err(RemoteError::CommandSet { nsid, command_set });
         }
@@ -158,22 +197,26 @@ impl Learned {
         if reservations.is_none() && !only_looks {
             return Err(RemoteError::NoReservations(nsid));
         }
+        let chunks = chunked.as_ref().map(|chunked| RemoteZones::of_chunks(chunked, lba_bytes));
+        // Addresses of chunks have holes: what the namespace has is what its chunks have.
+        let whole_bytes = namespace.size_lbas.saturating_mul(lba_bytes.into());
         let facts = RemoteFacts {
-            size_bytes: namespace.size_lbas * u64::from(lba_bytes),
+            size_bytes: chunks.as_ref().map_or(whole_bytes, RemoteZones::size_bytes),
             lba_bytes,
             has_volatile_cache: controller.has_volatile_cache,
-            takes_discard: controller.takes.deallocations,
+            takes_discard: controller.takes.deallocations && chunked.is_none(),
             model: controller.model.clone(),
             serial: controller.serial.clone(),
             nguid: namespace.nguid,
             eui64: namespace.eui64,
             takes_reservations: reservations.is_some(),
             is_write_protected: namespace.is_write_protected,
-            zones: zoned.as_ref().map(RemoteZones::of),
+            zones: chunks.or(zoned.as_ref().map(RemoteZones::of)),
             handles: 0,
             health: None,
         };
-        Ok(Learned { facts, reservations, look: Look { zoned, may_place: controller.takes.placement } })
+        let may_place = controller.takes.placement && chunked.is_none();
+        Ok(Learned { facts, reservations, look: Look { zoned, chunked, may_place } })
     }
 }
 
@@ -193,6 +236,10 @@ impl RemoteFacts {
         say("NGUID", hex(&before.nguid), hex(&self.nguid));
         say("EUI64", hex(&before.eui64), hex(&self.eui64));
         let zones = |facts: &RemoteFacts| match &facts.zones {
+            Some(RemoteZones { count, zone_size_bytes, dies: Some(dies), .. }) => format!(
+                "{count} of {zone_size_bytes} on {}x{} dies, written by {} pages",
+                dies.channels, dies.dies_per_channel, dies.program_unit_pages
+            ),
             Some(zones) => format!("{} of {}", zones.count, zones.zone_size_bytes),
             None => "none".to_owned(),
         };

@@ -139,6 +139,7 @@ impl<'a> Settled<'a> {
             let zone = settled.zones.get(*number as usize);
             zone.is_some_and(|zone| match zone.condition {
                 ZoneCondition::Full => *end >= zone.offset + zone.capacity_bytes,
+                ZoneCondition::Closed => *end <= zone.write_pointer,
                 ZoneCondition::ReadOnly | ZoneCondition::Offline => false,
                 _ => true,
             })
@@ -152,7 +153,7 @@ impl<'a> Settled<'a> {
         let zone = self.zones.get((offset / self.zone_size_bytes) as usize);
         zone.map_or(0, |zone| match zone.condition {
             ZoneCondition::Conventional | ZoneCondition::Empty => zone.offset,
-            ZoneCondition::Active => zone.write_pointer,
+            ZoneCondition::Active | ZoneCondition::Closed => zone.write_pointer,
             _ => zone.offset + zone.capacity_bytes,
         })
     }

@@ -24,10 +24,12 @@ mod error;
 mod facts;
 mod kept;
 mod look;
+mod stream;
 mod work;
 
 pub use claim::ClaimKind;
 pub use diecut_initiator::HostError;
-pub use drive::{RemoteDrive, Stream};
+pub use drive::RemoteDrive;
 pub use error::RemoteError;
 pub use facts::{RemoteFacts, RemoteParameters, RemoteZones};
+pub use stream::Stream;

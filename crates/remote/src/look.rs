@@ -1,10 +1,13 @@
-//! What a namespace is asked before it is written to, after each claim: which placement handles it has, and how its zones are. Only the target knows
+//! What a namespace is asked before it is written to, after each claim: which placement handles it has, and how its zones or chunks are. Only the target knows
 //! where write pointers are.
 
-use diecut_initiator::zoned::{ZoneFacts, ZonedNamespace};
+use crate::stream::Stream;
+use diecut_initiator::openchannel::{ChunkFacts, ChunkedNamespace, Request};
+use diecut_initiator::zoned::{ZoneCommand, ZoneFacts, ZonedNamespace};
 use diecut_media::{Zone, ZoneCondition};
 use diecut_nvme::fdp::{HandleStatus, IoManagementReceive, STATUS_HEADER_SIZE_BYTES, parse_status};
 use diecut_nvme::opcode::io as opcode;
+use diecut_nvme::openchannel::chunk_state;
 use diecut_nvme::zns::zone_state;
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::Buffer;
@@ -17,6 +20,8 @@ const PIDS_MAX: usize = 1024;
 pub(crate) struct Look {
     /// What its zones are, if it is zoned.
     pub zoned: Option<ZonedNamespace>,
+    /// What its chunks are, if it has some.
+    pub chunked: Option<ChunkedNamespace>,
     /// Whether it may have placement handles.
     pub may_place: bool,
 }
@@ -25,6 +30,7 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct Looking {
     look: Look,
+    lba_bytes: u32,
     found: Found,
 }
 
@@ -33,17 +39,28 @@ pub(crate) struct Looking {
 pub(crate) struct Found {
     /// Placement identifiers of each handle, one for each reclaim group.
     pub pids: Vec<Vec<u16>>,
-    /// All zones, from the first one on.
+    /// All zones, or chunks, from the first one on.
     pub zones: Vec<Zone>,
 }
 
+/// A question, and which queue takes it.
+pub(crate) struct Question {
+    pub stream: Stream,
+    pub entry: SubmissionEntry,
+    /// What it carries.
+    pub data: Option<Buffer>,
+    /// Bytes that it brings at most.
+    pub expected_bytes: u32,
+}
+
 impl Looking {
-    pub fn new(look: Look) -> Looking {
-        Looking { look, found: Found::default() }
+    /// Of a namespace with such LBAs.
+    pub fn new(look: Look, lba_bytes: u32) -> Looking {
+        Looking { look, lba_bytes, found: Found::default() }
     }
 
-    /// The next command: the entry, what it carries, and what it brings at most. `None` when all is told.
-    pub fn ask(&self, nsid: u32, transfer_bytes_max: u32) -> Option<(SubmissionEntry, Option<Buffer>, u32)> {
+    /// The next command. `None` when all is told.
+    pub fn ask(&self, nsid: u32, transfer_bytes_max: u32) -> Option<Question> {
         if self.look.may_place {
             let all = STATUS_HEADER_SIZE_BYTES + PIDS_MAX * HandleStatus::SIZE_BYTES;
             let length_bytes = (all as u32).min(transfer_bytes_max);
@@ -52,13 +69,20 @@ impl Looking {
             let operation = IoManagementReceive::HANDLE_STATUS;
             let length = u64::from(length_bytes);
             IoManagementReceive { operation, specific: 0, length_bytes: length }.encode(&mut entry);
-            return Some((entry, None, length_bytes));
+            return Some(Question { stream: Stream::Io, entry, data: None, expected_bytes: length_bytes });
+        }
+        let first = self.found.zones.len() as u32;
+        if let Some(chunked) = self.look.chunked {
+            let left = chunked.all_chunks().checked_sub(first).filter(|left| *left > 0)?;
+            let count = chunked.chunks_per_report(transfer_bytes_max).clamp(1, left);
+            let Request { entry, data, expected_bytes, .. } = chunked.report(first, count);
+            return Some(Question { stream: Stream::Admin, entry, data, expected_bytes });
         }
         let zoned = self.look.zoned?;
-        let first = self.found.zones.len() as u32;
         let left = zoned.zones.checked_sub(first).filter(|left| *left > 0)?;
         let command = zoned.report(first, zoned.zones_per_report(transfer_bytes_max).clamp(1, left));
-        Some((command.entry, command.data, command.expected_bytes))
+        let ZoneCommand { entry, data, expected_bytes } = command;
+        Some(Question { stream: Stream::Io, entry, data, expected_bytes })
     }
 
     /// The command was answered.
@@ -74,6 +98,15 @@ impl Looking {
         }
         if !status.is_success() {
             return Err(status.to_string());
+        }
+        if let Some(chunked) = self.look.chunked {
+            let first = self.found.zones.len() as u32..chunked.all_chunks();
+            let told = first.zip(ChunkedNamespace::chunks_of(bytes));
+            let before = self.found.zones.len();
+            self.found
+                .zones
+                .extend(told.map(|(number, chunk)| known_chunk(&chunked, self.lba_bytes, number, &chunk)));
+            return if self.found.zones.len() > before { Ok(()) } else { Err("it tells of none".to_owned()) };
         }
         assert!(self.look.zoned.is_some(), "what is not zoned is not asked for zones");
         let zoned = self.look.zoned.expect("it was asked about");
@@ -119,6 +152,23 @@ fn known(namespace: &ZonedNamespace, zone: &ZoneFacts) -> Zone {
     }
 }
 
+fn known_chunk(namespace: &ChunkedNamespace, lba_bytes: u32, number: u32, chunk: &ChunkFacts) -> Zone {
+    let size_bytes = u64::from(namespace.chunk_lbas) * u64::from(lba_bytes);
+    let offset = u64::from(number) * size_bytes;
+    let written_bytes = (u64::from(chunk.written) * u64::from(lba_bytes)).min(size_bytes);
+    Zone {
+        offset,
+        capacity_bytes: size_bytes,
+        write_pointer: offset + written_bytes,
+        condition: match chunk.state {
+            chunk_state::FREE => ZoneCondition::Empty,
+            chunk_state::OPEN => ZoneCondition::Active,
+            chunk_state::CLOSED => ZoneCondition::Closed,
+            _ => ZoneCondition::Offline,
+        },
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
@@ -130,8 +180,8 @@ mod test {
         let told = [status(0, 4), status(0x100, 4), status(1, 2), status(0x101, 2)];
         assert_eq!(by_handle(&told), [[0, 0x100], [1, 0x101]]);
         assert!(by_handle(&told[..2]).is_empty() && by_handle(&[]).is_empty());
-        let mut looking = Looking::new(Look { zoned: None, may_place: true });
-        let (entry, _, expected_bytes) = looking.ask(3, 1 << 20).unwrap();
+        let mut looking = Looking::new(Look { may_place: true, ..Look::default() }, 4096);
+        let Question { entry, expected_bytes, .. } = looking.ask(3, 1 << 20).unwrap();
         assert_eq!((entry.opcode, entry.nsid.get(), entry.cdw10.get()), (0x12, 3, 1));
         assert_eq!((expected_bytes, entry.cdw11.get()), (16 + 32 * 1024, (16 + 32 * 1024) / 4 - 1));
         assert_eq!(looking.take(Status::FDP_DISABLED, &[]), Ok(()), "it places nothing then");

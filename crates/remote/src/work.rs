@@ -2,6 +2,7 @@
 
 use crate::facts::RemoteFacts;
 use crate::kept::{Kept, KeptWork, KeptWrite, Settled, ZoneChange};
+use diecut_initiator::openchannel::ChunkedNamespace;
 use diecut_initiator::{Command, LbaSpan};
 use diecut_media::{IntentDone, IntentError, IntentToken, IntentWork, Zone};
 use diecut_nvme::Status;
@@ -24,14 +25,23 @@ pub(crate) struct Limits {
     pub keeps: bool,
     /// Bytes from one zone to the next one, of a zoned namespace.
     pub zone_size_bytes: Option<u64>,
+    /// What its zones are, if these are chunks.
+    pub chunked: Option<ChunkedNamespace>,
 }
 
 impl Limits {
     /// Of a namespace whose target takes commands of so many bytes.
-    pub fn of(facts: &RemoteFacts, nsid: u32, transfer_bytes_max: u32) -> Limits {
+    pub fn of(
+        facts: &RemoteFacts,
+        chunked: Option<ChunkedNamespace>,
+        nsid: u32,
+        transfer_bytes_max: u32,
+    ) -> Limits {
         let lba_bytes = facts.lba_bytes;
-        // NLB has 16 bits.
-        let lbas_max = (transfer_bytes_max / lba_bytes).clamp(1, 1 << 16);
+        // NLB has 16 bits; a chunk is written by whole program units.
+        let unit_lbas = chunked.map_or(1, |chunked| chunked.write_min_lbas);
+        let lbas_max = (transfer_bytes_max / lba_bytes).min(1 << 16);
+        let lbas_max = (lbas_max / unit_lbas * unit_lbas).max(unit_lbas);
         Limits {
             nsid,
             lba_bytes,
@@ -39,7 +49,17 @@ impl Limits {
             takes_deallocate: facts.takes_discard,
             keeps: facts.has_volatile_cache && !mutant!("remote: what was not flushed is not kept"),
             zone_size_bytes: facts.zones.as_ref().map(|zones| zones.zone_size_bytes),
+            chunked,
         }
+    }
+
+    /// The address of a byte that begins an LBA.
+    fn lba(&self, offset: u64) -> u64 {
+        let lba = offset / u64::from(self.lba_bytes);
+        let Some(chunked) = &self.chunked else { return lba };
+        let of_chunk = u64::from(chunked.chunk_lbas);
+        let (chunk, block) = ((lba / of_chunk) as u32, (lba % of_chunk) as u32);
+        if mutant!("remote: addresses of chunks have no holes") { lba } else { chunked.lba(chunk, block) }
     }
 }
 
@@ -78,6 +98,14 @@ enum Task {
     Flush {
         covers: u64,
     },
+}
+
+/// What it takes to have a zone count as full.
+fn finish(offset: u64, limits: &Limits) -> impl Iterator<Item = Task> {
+    assert!(limits.chunked.is_none(), "chunks are not finished: as many may be open as there are");
+    // I-Q7: of a zone that is full nobody can tell what it lost.
+    let flush = limits.keeps.then_some(Task::Flush { covers: 0 });
+    flush.into_iter().chain([Task::Zone(ZoneChange::Finish, offset)])
 }
 
 /// A command that is not answered.
@@ -158,13 +186,7 @@ impl Works {
             }
             IntentWork::Discard { .. } => {} // It is advice.
             IntentWork::ResetZone { offset, .. } => tasks.push(Task::Zone(ZoneChange::Reset, offset)),
-            IntentWork::FinishZone { offset, .. } => {
-                // I-Q7: of a zone that is full nobody can tell what it lost.
-                if limits.keeps {
-                    tasks.push(Task::Flush { covers: 0 });
-                }
-                tasks.push(Task::Zone(ZoneChange::Finish, offset));
-            }
+            IntentWork::FinishZone { offset, .. } => tasks.extend(finish(offset, limits)),
             IntentWork::Sync => tasks.push(Task::Flush { covers: 0 }),
         }
         if tasks.is_empty() {
@@ -232,7 +254,8 @@ impl Works {
     fn command(&self, at: u32, limits: &Limits) -> Command {
         let lba = u64::from(limits.lba_bytes);
         let nsid = limits.nsid;
-        let span = |offset: u64, len: u64| LbaSpan { nsid, first: offset / lba, count: (len / lba) as u32 };
+        let span =
+            |offset: u64, len: u64| LbaSpan { nsid, first: limits.lba(offset), count: (len / lba) as u32 };
         match &self.pieces[at].task {
             Task::Read { offset, len, .. } => {
                 Command::Read { span: span(*offset, (*len).into()), length_bytes: *len }
@@ -245,9 +268,12 @@ impl Works {
                     None => Command::Write { span, data, force_unit_access: false },
                 }
             }
+            Task::Zone(ZoneChange::Reset, offset) if limits.chunked.is_some() => {
+                Command::ResetChunk { nsid, lba: limits.lba(*offset) }
+            }
             Task::Zone(change, offset) => Command::ActOnZone {
                 nsid,
-                zone_lba: offset / lba,
+                zone_lba: limits.lba(*offset),
                 action: match change {
                     ZoneChange::Reset => send_action::RESET,
                     ZoneChange::Finish => send_action::FINISH,

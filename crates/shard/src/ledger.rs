@@ -335,7 +335,13 @@ mod test {
 
     /// Drives of six lanes, and the pool of each.
     fn drives(count: u8) -> Vec<(Geometry, Pool)> {
-        let shape = DriveShape { lanes: 6, block_size_bytes: 256 << 10, blocks_per_lane: 64, zones: None };
+        let shape = DriveShape {
+            lanes: 6,
+            block_size_bytes: 256 << 10,
+            blocks_per_lane: 64,
+            zones: None,
+            dies: None,
+        };
         let drive = |number: u8| {
             let medium = DriveMedium::new(shape, true, false);
             let nonces = Some(Nonces::new([0x5e; 16], [number; 16]));

@@ -117,7 +117,13 @@ impl OwnDrive {
             None => DriveMedium::new(shape, plan.volatile_cache, plan.discards),
             Some(DriveZones { size_kib, active_max }) => {
                 let zone_size_bytes = u64::from(size_kib) << 10;
-                let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: self.model.zones() };
+                let zoning = Zoning {
+                    zone_size_bytes,
+                    active_max,
+                    open_max: 0,
+                    zones: self.model.zones(),
+                    dies: None,
+                };
                 let system_blocks = pool.catalog_blocks_per_die + pool.state_log_blocks_per_die;
                 DriveMedium::zoned(shape, plan.volatile_cache, &zoning, system_blocks)
             }
@@ -190,6 +196,7 @@ fn shape(plan: &DrivePlan) -> DriveShape {
             zone_size_bytes: u64::from(zones.size_kib) << 10,
             first_zone: LABEL_ZONES,
         }),
+        dies: None,
     }
 }
 

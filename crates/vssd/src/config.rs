@@ -135,6 +135,12 @@ impl PoolConfig {
         }
     }
 
+    /// The same for a drive that shows its dies: commands wait here, and not at the drive, where nobody would know whose they are.
+    pub fn for_dies(self) -> PoolConfig {
+        let PoolConfig { die_window, program_window, .. } = PoolConfig::default();
+        PoolConfig { die_window, program_window, ..self }
+    }
+
     /// Channels of a device that stay with the first of several pools, because the log of block states of all is written there: none where
     /// pages have OOB areas.
     pub fn log_channels(&self, geometry: &diecut_units::Geometry) -> u16 {

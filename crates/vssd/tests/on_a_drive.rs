@@ -39,7 +39,7 @@ fn opened(drive: Drive) -> Driven<DriveMedium, Drive> {
         let statistics = drive.zone_statistics();
         assert_eq!((statistics.out_of_order, statistics.too_many), (0, 0), "the drive refused writes");
         let (zone_size_bytes, active_max) = (zones.size_bytes, zones.active_max);
-        let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: drive.zones() };
+        let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: drive.zones(), dies: None };
         let shape = zoning.shape(Some(LANES)).unwrap();
         let medium = DriveMedium::zoned(shape, !drive.profile().is_durable_at_once, &zoning, 8);
         return Driven::new(medium, drive);

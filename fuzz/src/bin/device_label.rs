@@ -1,7 +1,7 @@
 //! Labels of drives: one copy, and both of which either may be anything.
 #![no_main]
 
-use diecut_drives::{DriveShape, Label, LabelDevice, Membership, ZoneCut};
+use diecut_drives::{DieCut, DriveShape, Label, LabelDevice, Membership, ZoneCut};
 use diecut_fuzz::{Input, bounded};
 use diecut_units::{checksum, checksum_append};
 
@@ -10,8 +10,12 @@ diecut_fuzz::target!(seeds, check);
 /// Of a drive that is written in zones.
 const ZONES: ZoneCut = ZoneCut { zone_size_bytes: 64 << 20, first_zone: 4 };
 
+/// Of one that shows its dies.
+const CHUNKS: ZoneCut = ZoneCut { zone_size_bytes: 64 << 20, first_zone: 1 };
+const DIES: DieCut = DieCut { dies_per_lane: 2, die_zones: 51, program_unit_pages: 16 };
+
 fn seeds() -> Vec<Vec<u8>> {
-    (0..3u8)
+    (0..4u8)
         .map(|number| {
             let device = |byte, membership| LabelDevice { device: [byte; 16], membership, since: 3 };
             let label = Label {
@@ -25,7 +29,8 @@ fn seeds() -> Vec<Vec<u8>> {
                     lanes: 4,
                     block_size_bytes: 64 << 20,
                     blocks_per_lane: 100,
-                    zones: (number == 2).then_some(ZONES),
+                    zones: [None, None, Some(ZONES), Some(CHUNKS)][usize::from(number)],
+                    dies: (number == 3).then_some(DIES),
                 },
                 system: (3, 5),
                 devices: vec![device(2, Membership::There), device(5, Membership::Leaving)],

@@ -5,6 +5,7 @@ use super::labels::LabelPlace;
 use super::zones::{finish_zone, reset_zones, zone_at, zoning};
 use diecut_drives::{Label, LabelCopy, LabelZones, Zoning};
 use diecut_media::{Zone, ZoneCondition};
+use diecut_units::IU_SIZE_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -81,7 +82,7 @@ impl Aligned {
 
 /// The labels of a zoned drive. In its conventional zones copies lie as on a plain drive of their size. In sequential zones each has one for itself, and is its first
 /// block: a change resets the zone, and finishes it after the write, so that it takes no place among those that are partly written. Whenever the
-/// power goes, the other copy is whole.
+/// power goes, the other copy is whole. A chunk (Open-Channel) is not finished, because none limits how many are open.
 pub struct InZones<D> {
     drive: D,
     size_bytes: u64,
@@ -140,7 +141,9 @@ impl<D: ZoneDrive> LabelPlace for InZones<D> {
         let (offset, zone) = self.place_of(copy)?;
         let is_written = |zone: Zone| match zone.condition {
             ZoneCondition::Empty => false,
-            ZoneCondition::Active => zone.write_pointer >= zone.offset + Label::SIZE_BYTES as u64,
+            ZoneCondition::Active | ZoneCondition::Closed => {
+                zone.write_pointer >= zone.offset + Label::SIZE_BYTES as u64
+            }
             _ => true,
         };
         if zone.is_none_or(is_written) {
@@ -157,16 +160,24 @@ impl<D: ZoneDrive> LabelPlace for InZones<D> {
         if zone.condition != ZoneCondition::Empty {
             self.drive.reset(offset, zone_bytes)?;
         }
-        self.make_place()?;
-        self.write(offset, bytes)?;
-        self.drive.finish(offset, zone_bytes)
+        let Some(dies) = &self.zoning.dies else {
+            self.make_place()?;
+            self.write(offset, bytes)?;
+            return self.drive.finish(offset, zone_bytes);
+        };
+        // A chunk is written by whole program units, and may stay open.
+        let unit_bytes = dies.program_unit_pages as usize * IU_SIZE_BYTES;
+        let mut unit = bytes.to_vec();
+        unit.resize(bytes.len().next_multiple_of(unit_bytes), 0);
+        self.write(offset, &unit)
     }
 
     /// Resets all zones; conventional ones have what is recognized zeroed.
     fn clear(&mut self, contents: &Contents) -> io::Result<()> {
         let conventional = u64::from(self.zoning.conventional()) * self.zoning.zone_size_bytes;
         for zone in &self.zoning.zones {
-            if matches!(zone.condition, ZoneCondition::Active | ZoneCondition::Full) {
+            let is_written = [ZoneCondition::Active, ZoneCondition::Closed, ZoneCondition::Full];
+            if is_written.contains(&zone.condition) {
                 self.drive.reset(zone.offset, self.zoning.zone_size_bytes)?;
             }
         }
@@ -247,7 +258,7 @@ mod test {
 
     fn place(model: &Model) -> InZones<&Model> {
         let zones = model.drive.borrow().zones();
-        let zoning = Zoning { zone_size_bytes: ZONE_BYTES, active_max: 14, open_max: 0, zones };
+        let zoning = Zoning { zone_size_bytes: ZONE_BYTES, active_max: 14, open_max: 0, zones, dies: None };
         InZones::new(model, 32 * ZONE_BYTES, zoning)
     }
 

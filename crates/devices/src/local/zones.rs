@@ -112,7 +112,7 @@ impl ReportedZone {
 /// All zones of a block device.
 pub(super) fn zoning(file: &File, active_max: u32, open_max: u32) -> io::Result<Zoning> {
     let (zones, zone_size_bytes) = report(file, 0, usize::MAX)?;
-    Ok(Zoning { zone_size_bytes, active_max, open_max, zones })
+    Ok(Zoning { zone_size_bytes, active_max, open_max, zones, dies: None })
 }
 
 /// The zone that begins there, as it is now.

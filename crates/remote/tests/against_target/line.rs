@@ -182,6 +182,14 @@ impl Line {
         panic!("it never comes: {:?}", self.remote.error());
     }
 
+    /// Goes on for so many steps.
+    pub fn carry_steps(&mut self, steps: u64) {
+        for _ in 0..steps {
+            self.now = self.now.max(CarryOut::next_event(self));
+            CarryOut::end(self, self.now, &mut Vec::new());
+        }
+    }
+
     /// Does one thing.
     pub fn execute(&mut self, work: IntentWork) -> IntentDone {
         let mut done = Vec::new();

@@ -2,6 +2,7 @@
 //! target that is shipped, over memory with a volatile cache, streams in pieces; connections end, and the target dies with what was not flushed, at
 //! moments that a seed chooses. Over it the suite of the flash contract, with its oracle.
 
+mod chunks;
 mod handles;
 mod line;
 mod server;

@@ -14,7 +14,7 @@ use diecut_nvmf::NamespaceConfig;
 use diecut_remote::{RemoteDrive, RemoteError};
 use diecut_testing::Random;
 use diecut_testing::depth::depth;
-use diecut_testing::driven::{CarryOut, Driven};
+use diecut_testing::driven::Driven;
 use diecut_testing::planted::is_noticed;
 use diecut_testing::target::namespace;
 use diecut_units::{Buffer, BufferMut, Time};
@@ -69,7 +69,7 @@ impl Zoned {
             state: match is.condition {
                 ZoneCondition::Empty => ZoneState::Empty,
                 ZoneCondition::Active => ZoneState::Closed,
-                ZoneCondition::Full => ZoneState::Full,
+                ZoneCondition::Closed | ZoneCondition::Full => ZoneState::Full,
                 ZoneCondition::ReadOnly => ZoneState::ReadOnly,
                 ZoneCondition::Conventional | ZoneCondition::Offline => ZoneState::Offline,
             },
@@ -151,6 +151,7 @@ fn on(mut line: Line) -> OnZones {
         active_max: zones.active_max,
         open_max: zones.open_max,
         zones: zones.zones,
+        dies: zones.dies,
     };
     let shape = zoning.shape(Some(2)).unwrap();
     Driven::new(DriveMedium::zoned(shape, facts.has_volatile_cache, &zoning, 0), Under(line))
@@ -303,11 +304,7 @@ fn a_zone_that_lost_what_was_answered_fails_flushes() {
 fn a_cut_in_a_report_is_survived() {
     for steps in 0..60 {
         let mut line = Line::new(&server(1, true), 1, steps);
-        for _ in 0..steps {
-            line.now = line.now.max(CarryOut::next_event(&line));
-            let now = line.now;
-            CarryOut::end(&mut line, now, &mut Vec::new());
-        }
+        line.carry_steps(steps);
         line.close();
         line.run(RemoteDrive::is_up);
         assert_eq!(zones(&line).len() as u64, ZONES, "after {steps} steps");

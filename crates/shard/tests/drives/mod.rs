@@ -52,7 +52,8 @@ impl Labelled {
         let statistics = self.model.zone_statistics();
         assert_eq!((statistics.out_of_order, statistics.too_many), (0, 0), "the drive refused writes");
         let (zone_size_bytes, active_max) = (zones.size_bytes, zones.active_max);
-        let zoning = Zoning { zone_size_bytes, active_max, open_max: 0, zones: self.model.zones() };
+        let zoning =
+            Zoning { zone_size_bytes, active_max, open_max: 0, zones: self.model.zones(), dies: None };
         let shape = zoning.shape(if active_max < 56 { Some(1) } else { Some(4) }).unwrap();
         let pool = PoolConfig::suited_to(&shape.geometry());
         let system_blocks = pool.catalog_blocks_per_die + pool.state_log_blocks_per_die;

@@ -122,7 +122,7 @@ fn complain(message: &str, json: bool) -> ExitCode {
 #[serde(untagged)]
 enum Facts {
     Local(Box<Local>),
-    Remote(remote::Facts),
+    Remote(Box<remote::Facts>),
 }
 
 impl Facts {

@@ -13,6 +13,7 @@ use diecut_daemon::remote_host::RemoteHost;
 use diecut_devices::Zoning;
 use diecut_remote::{ClaimKind, RemoteFacts};
 use diecut_spec::Size;
+use diecut_units::IU_SIZE_BYTES;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -139,7 +140,7 @@ pub struct Facts {
     block_bytes: u32,
     has_volatile_cache: bool,
     takes_discard: bool,
-    /// What its zones are, if it is zoned.
+    /// What its zones are, or its chunks, if it has some.
     zones: Option<Zones>,
     /// Placement handles (FDP) that it has to choose among; 0: none.
     placement_handles: u16,
@@ -156,17 +157,40 @@ struct Zones {
     /// Partly written at once; 0: as many as there are.
     active_max: u32,
     open_max: u32,
+    /// Where they lie, if they are chunks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dies: Option<Dies>,
+}
+
+/// The dies of a namespace of chunks (Open-Channel).
+#[derive(Clone, Copy, Serialize)]
+struct Dies {
+    channels: u16,
+    dies_per_channel: u16,
+    /// What is written at once, at least.
+    program_unit_bytes: u64,
 }
 
 impl Zones {
     fn of(zoning: Zoning) -> Zones {
-        let Zoning { zone_size_bytes: size_bytes, active_max, open_max, zones } = zoning;
+        let dies = zoning.dies.map(|dies| Dies {
+            channels: dies.channels,
+            dies_per_channel: dies.dies_per_channel,
+            program_unit_bytes: u64::from(dies.program_unit_pages) * IU_SIZE_BYTES as u64,
+        });
+        let Zoning { zone_size_bytes: size_bytes, active_max, open_max, zones, .. } = zoning;
         let capacity_bytes = zones.first().map_or(0, |zone| zone.capacity_bytes);
-        Zones { zones: zones.len() as u32, size_bytes, capacity_bytes, active_max, open_max }
+        Zones { zones: zones.len() as u32, size_bytes, capacity_bytes, active_max, open_max, dies }
     }
 
     fn words(&self) -> String {
-        let Zones { zones, size_bytes, capacity_bytes, active_max, open_max } = *self;
+        let Zones { zones, size_bytes, capacity_bytes, active_max, open_max, dies } = *self;
+        if let Some(Dies { channels, dies_per_channel, program_unit_bytes }) = dies {
+            let (size, unit) = (Size(size_bytes), Size(program_unit_bytes));
+            return format!(
+                "{channels} channels of {dies_per_channel} dies; {zones} chunks of {size}, written by {unit}"
+            );
+        }
         let limit = |max: u32, what: &str| match max {
             0 => String::new(),
             max => format!("; {max} {what} at once"),
@@ -190,7 +214,9 @@ impl Facts {
             ("volatile cache", yes(self.has_volatile_cache)),
             ("discards", yes(self.takes_discard)),
         ];
-        rows.extend(self.zones.as_ref().map(|zones| ("zoned", zones.words())));
+        let is_chunked = self.zones.as_ref().is_some_and(|zones| zones.dies.is_some());
+        let what = if is_chunked { "open-channel" } else { "zoned" };
+        rows.extend(self.zones.as_ref().map(|zones| (what, zones.words())));
         if self.placement_handles > 0 {
             rows.push(("placement handles", self.placement_handles.to_string()));
         }
@@ -243,5 +269,5 @@ pub fn identify(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<super::Fa
         label: remote.label().map_err(|error| error.to_string()),
     };
     let shape = remote.cut(cut.lanes, cut.erase_block.map(|size| size.bytes()));
-    Ok(Identified::new(wanted.place(), super::Facts::Remote(facts), looked, shape))
+    Ok(Identified::new(wanted.place(), super::Facts::Remote(Box::new(facts)), looked, shape))
 }

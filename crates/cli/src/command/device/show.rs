@@ -55,7 +55,10 @@ fn look(device: &DeviceStatus) -> Option<Facts> {
             Some(Facts::Local(Box::new(own)))
         }
         Place::Namespace(_) if device.is_away => None,
-        Place::Namespace(wanted) => Some(Facts::Remote(remote::Facts::of(&remote::connect(&wanted).ok()?))),
+        Place::Namespace(wanted) => {
+            let facts = remote::Facts::of(&remote::connect(&wanted).ok()?);
+            Some(Facts::Remote(Box::new(facts)))
+        }
     }
 }
 
