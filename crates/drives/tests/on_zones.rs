@@ -18,8 +18,13 @@ const LANES: u16 = 2;
 type OnZones = Driven<DriveMedium, Drive>;
 
 fn profile(conventional: u32, active_max: u32) -> DriveProfile {
-    let zones =
-        ZoneProfile { size_bytes: ZONE_BYTES, capacity_bytes: ZONE_BYTES * 3 / 4, conventional, active_max };
+    let zones = ZoneProfile {
+        size_bytes: ZONE_BYTES,
+        capacity_bytes: ZONE_BYTES * 3 / 4,
+        conventional,
+        active_max,
+        unit_bytes: 512,
+    };
     DriveProfile { zones: Some(zones), ..DriveProfile::nvme(ZONES * ZONE_BYTES) }
 }
 

@@ -253,8 +253,13 @@ fn what_was_under_way_at_a_death_is_older_than_what_comes_after() {
 
 /// A drive of 16 zones, the first one conventional; 48 KiB of the others can be written, and 3 may be partly written.
 fn zoned(seed: u64) -> Host {
-    let zones =
-        ZoneProfile { size_bytes: ZONE, capacity_bytes: ZONE * 3 / 4, conventional: 1, active_max: 3 };
+    let zones = ZoneProfile {
+        size_bytes: ZONE,
+        capacity_bytes: ZONE * 3 / 4,
+        conventional: 1,
+        active_max: 3,
+        unit_bytes: 512,
+    };
     let profile = DriveProfile { zones: Some(zones), ..DriveProfile::nvme(16 * ZONE) };
     Host { drive: Drive::new(profile, seed), now: Time::ZERO, tokens: 0 }
 }

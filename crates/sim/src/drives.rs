@@ -5,9 +5,9 @@
 //! each drive loses what it likes of what no flush covered. A drive may also go alone, not answer for a while, or be missing at a start.
 
 use crate::plan::{DriveFault, DriveHarm, DriveLie, DrivePlan, DriveZones};
-use diecut_devices::{Device, DriveMedium, DriveShape, ZoneCut, Zoning};
+use diecut_devices::{Device, DieCut, DriveMedium, DriveShape, ZoneCut, Zoning};
 use diecut_emulator::drive::{Drive, DriveProfile, Stretch, ZoneProfile};
-use diecut_media::{Intent, IntentDone, IntentToken, IntentWork};
+use diecut_media::{Intent, IntentDone, IntentToken, IntentWork, ZoneDies};
 use diecut_shard::{DeviceConfig, DeviceIndex, Nonces, PoolConfig};
 use diecut_units::{IU_SIZE_BYTES, Span, Time, checksum, checksum_append};
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ const SECRET: [u8; 16] = [0x5e; 16];
 const FIRST_DEVICE: u8 = 0xd1;
 /// Zones that labels would lie in.
 const LABEL_ZONES: u32 = 2;
+/// What a cut leaves whole.
+const SECTOR_BYTES: u64 = 512;
 /// How often a command meets a lie of its kind.
 const LIE_CHANCE: f64 = 0.002;
 
@@ -112,7 +114,9 @@ impl OwnDrive {
         let zones = self.model.zone_statistics();
         assert_eq!((zones.out_of_order, zones.too_many), (0, 0), "a drive refused writes to its zones");
         let nonces = Nonces::new(SECRET, [FIRST_DEVICE + self.number as u8; 16]);
-        let pool = PoolConfig { nonces: Some(nonces), ..PoolConfig::suited_to(&shape.geometry()) };
+        let suited = PoolConfig::suited_to(&shape.geometry());
+        let suited = if plan.dies.is_some() { suited.for_dies(&shape.geometry()) } else { suited };
+        let pool = PoolConfig { nonces: Some(nonces), ..suited };
         let medium = match plan.zones {
             None => DriveMedium::new(shape, plan.volatile_cache, plan.discards),
             Some(DriveZones { size_kib, active_max }) => {
@@ -122,8 +126,9 @@ impl OwnDrive {
                     active_max,
                     open_max: 0,
                     zones: self.model.zones(),
-                    dies: None,
+                    dies: zone_dies(&shape),
                 };
+                assert!(zoning.fits(&shape), "a drive is cut as its zones say");
                 let system_blocks = pool.catalog_blocks_per_die + pool.state_log_blocks_per_die;
                 DriveMedium::zoned(shape, plan.volatile_cache, &zoning, system_blocks)
             }
@@ -194,10 +199,27 @@ fn shape(plan: &DrivePlan) -> DriveShape {
         blocks_per_lane: plan.blocks_per_lane,
         zones: plan.zones.map(|zones| ZoneCut {
             zone_size_bytes: u64::from(zones.size_kib) << 10,
-            first_zone: LABEL_ZONES,
+            first_zone: if plan.dies.is_some() { 1 } else { LABEL_ZONES },
         }),
-        dies: None,
+        dies: plan.dies.map(|dies| DieCut {
+            dies_per_lane: dies.per_lane,
+            die_zones: plan.blocks_per_lane / u32::from(dies.per_lane) + 1,
+            program_unit_pages: dies.unit_ius,
+        }),
     }
+}
+
+/// What the drive would say of its dies.
+fn zone_dies(shape: &DriveShape) -> Option<ZoneDies> {
+    let DieCut { dies_per_lane, die_zones, program_unit_pages } = shape.dies?;
+    Some(ZoneDies {
+        channels: shape.lanes,
+        dies_per_channel: dies_per_lane,
+        die_zones,
+        program_unit_pages,
+        cached_pages: 0,
+        times: None,
+    })
 }
 
 fn zone_profile(plan: &DrivePlan, zones: DriveZones) -> ZoneProfile {
@@ -206,6 +228,7 @@ fn zone_profile(plan: &DrivePlan, zones: DriveZones) -> ZoneProfile {
         capacity_bytes: u64::from(plan.block_kib) << 10,
         conventional: 0,
         active_max: zones.active_max,
+        unit_bytes: plan.dies.map_or(SECTOR_BYTES, |dies| u64::from(dies.unit_ius) * IU_SIZE_BYTES as u64),
     }
 }
 

@@ -95,6 +95,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let mut drives =
         if shape.drive { drive::drives(seed, shape.drives_max, &mut tenants) } else { Vec::new() };
     drive::add_zones(seed, &mut drives);
+    drive::add_dies(seed, &mut drives);
     let harm = if shape.drive && shape.faults { drive::harm(seed, &drives) } else { Vec::new() };
     let changes = shape.changes && !harm.iter().any(|harm| harm.fault.loses_data());
     let protected_memory = !shape.drive && shape.protected_memory.unwrap_or(seed % 8 != 4);
@@ -159,7 +160,8 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     if shape.drive {
         drive::adapt(&mut plan, harm, shape.faults);
     }
-    let levels = shape.exchanges || seed % 3 != 1 && plan.saturation.is_none() && !shape.drive;
+    let shows_dies = plan.system.drives.iter().any(|drive| drive.dies.is_some());
+    let levels = shape.exchanges || shows_dies || seed % 3 != 1 && plan.saturation.is_none() && !shape.drive;
     if shape.hosts && shape.faults && levels {
         plan.saturation = None;
         plan.system.leveling_erases = 2 + seed % 17;

@@ -10,7 +10,7 @@ use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
-pub use drive::{DriveFault, DriveHarm, DriveLie, DrivePlan, DriveZones};
+pub use drive::{DriveDies, DriveFault, DriveHarm, DriveLie, DrivePlan, DriveZones};
 pub use erasure::ErasurePlan;
 pub use placement::{PlacementPlan, PlacementStep, group_of, pid_of, placed_by};
 pub use qos::{DevicePlan, QosPlan, QosSetPlan, QosStep, set_name};

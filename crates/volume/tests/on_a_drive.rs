@@ -29,7 +29,13 @@ const VOLUME: VolumeIndex = VolumeIndex(0);
 /// A drive that is written in zones, of which each lane has 14 places for partly written ones.
 fn zoned(lanes: u16) -> DriveProfile {
     let (size_bytes, active_max) = (1 << 20, 14 * u32::from(lanes));
-    let zones = ZoneProfile { size_bytes, capacity_bytes: size_bytes - 4096, conventional: 0, active_max };
+    let zones = ZoneProfile {
+        size_bytes,
+        capacity_bytes: size_bytes - 4096,
+        conventional: 0,
+        active_max,
+        unit_bytes: 512,
+    };
     DriveProfile { zones: Some(zones), ..DriveProfile::nvme(SIZE_BYTES) }
 }
 

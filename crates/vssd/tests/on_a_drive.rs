@@ -30,6 +30,7 @@ fn zoned(size_bytes: u64) -> DriveProfile {
         capacity_bytes: (1 << 20) - 4096,
         conventional: 0,
         active_max: 64,
+        unit_bytes: 512,
     };
     DriveProfile { zones: Some(zones), ..DriveProfile::nvme(size_bytes) }
 }

@@ -276,7 +276,8 @@ mod test {
         {
             for cut_after in 1.. {
                 let (size_bytes, capacity_bytes) = (ZONE_BYTES, ZONE_BYTES - 4096);
-                let zones = ZoneProfile { size_bytes, capacity_bytes, conventional, active_max: 14 };
+                let zones =
+                    ZoneProfile { size_bytes, capacity_bytes, conventional, active_max: 14, unit_bytes: 512 };
                 let profile = DriveProfile { zones: Some(zones), ..DriveProfile::nvme(32 * ZONE_BYTES) };
                 let drive = RefCell::new(Drive::new(profile, seed));
                 let model = Model { drive, left: Cell::new(u32::MAX) };

@@ -373,7 +373,7 @@ impl Drive {
         self.faults.stalled_until = Time::ZERO;
     }
 
-    /// Each command that is under way is carried out, or is not; of a write to a zone the first sectors may be all.
+    /// Each command that is under way is carried out, or is not; of a write to a zone the first sectors, or program units, may be all.
     fn end_what_is_under_way(&mut self) {
         for (_, command) in std::mem::take(&mut self.under_way) {
             if self.faults.is_gone {
@@ -382,13 +382,14 @@ impl Drive {
             match (command.work, &mut self.zones) {
                 (IntentWork::Write { offset, parts, .. }, zones) => {
                     let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-                    let sectors = bytes.len() as u64 / SECTOR_SIZE_BYTES;
+                    let unit_bytes = zones.as_ref().map_or(SECTOR_SIZE_BYTES, Zones::unit_bytes);
+                    let units = bytes.len() as u64 / unit_bytes;
                     let done = match self.random.random_range(0..4) {
-                        0 if zones.is_some() => self.random.random_range(0..=sectors),
+                        0 if zones.is_some() => self.random.random_range(0..=units),
                         1 => 0,
-                        _ => sectors,
+                        _ => units,
                     };
-                    bytes.truncate((done * SECTOR_SIZE_BYTES) as usize);
+                    bytes.truncate((done * unit_bytes) as usize);
                     let fits = |zones: &mut Zones| zones.write(offset, bytes.len() as u64).is_ok();
                     if done > 0 && zones.as_mut().is_none_or(fits) {
                         self.cache.write(offset, bytes, &mut self.image);

@@ -6,8 +6,6 @@ use diecut_media::{IntentError, Zone, ZoneCondition};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::SECTOR_SIZE_BYTES;
-
 /// How a drive is cut into zones. The last ones are as large as the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneProfile {
@@ -19,6 +17,8 @@ pub struct ZoneProfile {
     pub conventional: u32,
     /// Zones that are partly written at once, at most; 0: as many as there are.
     pub active_max: u32,
+    /// A write is a multiple of it, and so is what a cut leaves: a sector, or a program unit of a drive that shows its dies.
+    pub unit_bytes: u64,
 }
 
 /// What a drive did in its zones.
@@ -28,7 +28,7 @@ pub struct ZoneStatistics {
     pub resets: u64,
     /// Zones that were finished.
     pub finishes: u64,
-    /// Writes elsewhere than at the write pointer, which are refused.
+    /// Writes elsewhere than at the write pointer, or of no whole units, which are refused.
     pub out_of_order: u64,
     /// Writes that would have made one more zone active than there may be, which are refused.
     pub too_many: u64,
@@ -64,7 +64,9 @@ struct Change {
 impl Zones {
     pub(super) fn new(profile: ZoneProfile, drive_bytes: u64) -> Zones {
         assert!(
-            drive_bytes.is_multiple_of(profile.size_bytes) && profile.capacity_bytes <= profile.size_bytes,
+            drive_bytes.is_multiple_of(profile.size_bytes)
+                && profile.capacity_bytes <= profile.size_bytes
+                && profile.capacity_bytes.is_multiple_of(profile.unit_bytes),
             "a drive is whole zones"
         );
         let condition = |index| match index < u64::from(profile.conventional) {
@@ -75,6 +77,10 @@ impl Zones {
             .map(|index| One { written: 0, condition: condition(index) })
             .collect();
         Zones { profile, zones, changes: Vec::new(), statistics: ZoneStatistics::default() }
+    }
+
+    pub(super) fn unit_bytes(&self) -> u64 {
+        self.profile.unit_bytes
     }
 
     pub(super) fn statistics(&self) -> ZoneStatistics {
@@ -134,7 +140,8 @@ impl Zones {
                 return Err(IntentError::Failed);
             }
         }
-        if within != one.written || within + len > self.profile.capacity_bytes {
+        let is_whole = len.is_multiple_of(self.profile.unit_bytes);
+        if within != one.written || within + len > self.profile.capacity_bytes || !is_whole {
             self.statistics.out_of_order += 1;
             return Err(IntentError::Failed);
         }
@@ -218,8 +225,10 @@ impl Zones {
             let Some(unflushed) = cache.first_in(range.clone()) else { continue };
             let written = range.start + self.zones[at].written;
             let last = cache.end_in(range.clone()).min(written);
-            let sectors = last.saturating_sub(unflushed) / SECTOR_SIZE_BYTES;
-            let pointer = unflushed + random.random_range(0..=sectors) * SECTOR_SIZE_BYTES;
+            // What is written begins and ends at a unit.
+            let unit_bytes = self.profile.unit_bytes;
+            let units = last.saturating_sub(unflushed) / unit_bytes;
+            let pointer = unflushed + random.random_range(0..=units) * unit_bytes;
             cache.write_out(range.clone(), pointer, image);
             let is_finished = self.zones[at].condition == ZoneCondition::Full
                 && last - range.start < self.zones[at].written;

@@ -48,6 +48,7 @@ impl Chunked {
             capacity_bytes: CHUNK_BYTES,
             conventional: 0,
             active_max: 0,
+            unit_bytes: u64::from(SHAPE.unit_ius) * LBA as u64,
         };
         let profile = DriveProfile {
             zones: Some(zones),

@@ -39,8 +39,13 @@ struct Zoned {
 impl Zoned {
     fn new(seed: u64, has_cache: bool) -> Zoned {
         let capacity_bytes = u64::from(CAPACITY_LBAS) * LBA as u64;
-        let zones =
-            ZoneProfile { size_bytes: ZONE_BYTES, capacity_bytes, conventional: 0, active_max: PLACES };
+        let zones = ZoneProfile {
+            size_bytes: ZONE_BYTES,
+            capacity_bytes,
+            conventional: 0,
+            active_max: PLACES,
+            unit_bytes: 512,
+        };
         let profile = DriveProfile {
             zones: Some(zones),
             is_durable_at_once: !has_cache,

@@ -38,6 +38,7 @@ impl Labelled {
             capacity_bytes: zone_bytes - 4096,
             conventional: 0,
             active_max,
+            unit_bytes: 512,
         };
         let profile = DriveProfile { zones: Some(zones), ..DriveProfile::nvme(size_bytes) };
         Labelled { device, model: Model::new(profile, seed) }

@@ -79,6 +79,7 @@ fn drive(
         depth: *pick(random, &[1, 4, 64, 64]),
         flush_ns: *pick(random, &[20_000, 400_000, 400_000, 5_000_000]),
         zones: None,
+        dies: None,
     }
 }
 
@@ -117,6 +118,27 @@ pub(super) fn add_zones(seed: u64, drives: &mut [DrivePlan]) {
     }
 }
 
+/// Seeds before this one have no drives that show their dies.
+const DIES_FROM: u64 = 200;
+
+/// A third of the drives that are alone show their dies: channels of two or three, written by program units, on chunks.
+pub(super) fn add_dies(seed: u64, drives: &mut [DrivePlan]) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6469_6573);
+    let [drive] = drives else { return };
+    if seed < DIES_FROM || !random.random_ratio(1, 3) {
+        return;
+    }
+    let per_lane = *pick(&mut random, &[1, 2, 2, 3]);
+    // An erase block has eight program units at least, the first of which is its header.
+    let unit_ius = *pick(&mut random, &[2, 4, 8]);
+    let kept = KEPT_BLOCKS[usize::from(drive.lanes * per_lane - 1).min(2)] + LOG_BLOCKS;
+    let content = drive.blocks_per_lane.div_ceil(per_lane.into()) * 8 / 7;
+    drive.blocks_per_lane = u32::from(per_lane) * (kept + content);
+    drive.zones = Some(DriveZones { size_kib: drive.block_kib, active_max: 0 });
+    drive.dies = Some(DriveDies { per_lane, unit_ius });
+    (drive.volatile_cache, drive.discards) = (random.random_range(0..3) == 0, true);
+}
+
 /// What goes wrong with one of the drives of a seed: in two of five seeds something. Where that may lose data nobody changes what exists, for
 /// nothing could be said of it.
 pub(super) fn harm(seed: u64, drives: &[DrivePlan]) -> Vec<DriveHarm> {
@@ -130,9 +152,12 @@ fn faults(drive: &DrivePlan, random: &mut Xoshiro256PlusPlus) -> Vec<DriveFault>
     let system_blocks = KEPT_BLOCKS[usize::from(drive.lanes - 1).min(2)] - 3;
     let mut place = || {
         let (lane, iu) = (random.random_range(0..drive.lanes), random.random_range(1..drive.block_kib / 4));
+        let dies = drive.dies.map_or(1, |dies| u32::from(dies.per_lane));
+        let of_die = drive.blocks_per_lane / dies;
+        let die = if dies > 1 { random.random_range(0..dies) } else { 0 };
         // Early ones are used first.
-        let reach = *pick(random, &[4, 12, drive.blocks_per_lane - system_blocks]);
-        (lane, system_blocks + random.random_range(0..reach), iu)
+        let reach = *pick(random, &[4, 12, of_die - system_blocks]);
+        (lane, die * of_die + system_blocks + random.random_range(0..reach), iu)
     };
     let places = [place(), place(), place(), place()];
     match random.random_range(0..20) {

@@ -130,6 +130,19 @@ pub struct DrivePlan {
     /// Zones, if it is written in zones; an erase block is one of them.
     #[serde(default)]
     pub zones: Option<DriveZones>,
+    /// Dies, if it shows them: its zones are chunks then.
+    #[serde(default)]
+    pub dies: Option<DriveDies>,
+}
+
+/// How the dies of a drive are that shows them. The first chunk of each is for labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveDies {
+    /// Dies of a lane, of which each has the same number of its erase blocks.
+    pub per_lane: u16,
+    /// IUs that are written at once.
+    pub unit_ius: u32,
 }
 
 /// How the zones of a drive are, behind two for its labels.
