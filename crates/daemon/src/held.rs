@@ -94,7 +94,7 @@ impl Held {
     pub fn pool(&self) -> PoolConfig {
         let shape = &self.label.shape;
         let suited = PoolConfig::suited_to(&shape.geometry());
-        let suited = if shape.dies.is_some() { suited.for_dies(&shape.geometry()) } else { suited };
+        let suited = if shape.dies.is_some() { suited.for_dies() } else { suited };
         PoolConfig { nonces: Some(self.nonces()), ..suited }
     }
 

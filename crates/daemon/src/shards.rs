@@ -37,7 +37,7 @@ fn device_config(setup: &Setup, opened: &Opened) -> Result<DeviceConfig, ServeEr
     pool.nonces = opened.cut.nonces;
     let shows_dies = opened.device.capabilities().independent_units;
     if pool.nonces.is_some() && shows_dies {
-        pool = pool.for_dies(&opened.cut.geometry);
+        pool = pool.for_dies();
     }
     if let Some(cycles) = opened.cut.endurance_cycles {
         pool.wear.endurance_cycles = cycles.max(1);

@@ -193,12 +193,14 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
     let thresholds = config.thresholds(&layout, DeviceAge::of(&layout, &dies));
     let apart = |one: usize, other: usize| are_apart(&holdings, &layout, one, other);
     let broken = |channel: usize| is_broken(&holdings, &layout, channel);
+    // What lies on a channel that the first shard keeps for the log of block states never leaves it: a guest would not come home.
+    let may_leave = |die: usize| !here.placement.ledger.kept.contains(&lane_of(die));
     let can = |one: usize, other: usize| {
         let on = |vssd: &Holding, die: usize| vssd.dies.contains(&(die as u32));
+        let are_alone = || [one, other].into_iter().all(|die| is_alone_on(here, device, die as u32));
         one != other
             && !holdings.iter().any(|vssd| on(vssd, one) && on(vssd, other))
-            && (owner(one) == owner(other)
-                || is_alone_on(here, device, one as u32) && is_alone_on(here, device, other as u32))
+            && (owner(one) == owner(other) || may_leave(one) && may_leave(other) && are_alone())
     };
     let chosen = choose_exchanges(config.rule, thresholds, &layout, &dies, apart, broken, can);
     here.placement.evenness.thresholds_erases = Some(thresholds);
@@ -234,7 +236,8 @@ fn bring_together<M: Divide>(
         return Some(Vec::new());
     }
     let visitors = tied_by_lane(here, target);
-    if !visitors.lanes.is_disjoint(&here.placement.ledger.kept) {
+    let kept = &here.placement.ledger.kept;
+    if !visitors.lanes.is_disjoint(kept) || kept.contains(&source) {
         return None;
     }
     if visitors.vssds.is_empty() {

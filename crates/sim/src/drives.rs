@@ -115,7 +115,7 @@ impl OwnDrive {
         assert_eq!((zones.out_of_order, zones.too_many), (0, 0), "a drive refused writes to its zones");
         let nonces = Nonces::new(SECRET, [FIRST_DEVICE + self.number as u8; 16]);
         let suited = PoolConfig::suited_to(&shape.geometry());
-        let suited = if plan.dies.is_some() { suited.for_dies(&shape.geometry()) } else { suited };
+        let suited = if plan.dies.is_some() { suited.for_dies() } else { suited };
         let pool = PoolConfig { nonces: Some(nonces), ..suited };
         let medium = match plan.zones {
             None => DriveMedium::new(shape, plan.volatile_cache, plan.discards),

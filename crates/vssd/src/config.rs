@@ -34,14 +34,6 @@ pub struct WearConfig {
 }
 
 impl WearConfig {
-    /// The defaults, with thresholds that match the device.
-    fn suited_to(geometry: &diecut_units::Geometry) -> WearConfig {
-        // FlashBlox's values: delta 0.1, alpha 0.9; 3,000 cycles is the least of the endurances it assumes (docs/sources.md, wear between channels).
-        let die_threshold_erases = threshold_erases(geometry.erase_blocks_per_die().into(), 3000, 100, 900);
-        let channel_threshold_erases = die_threshold_erases * u64::from(geometry.dies_per_channel);
-        WearConfig { channel_threshold_erases, die_threshold_erases, ..WearConfig::default() }
-    }
-
     /// The thresholds in force, of a channel and of a die, on a device of this age.
     pub fn thresholds(&self, layout: &DieLayout, age: DeviceAge) -> [u64; 2] {
         let fixed = [self.channel_threshold_erases, self.die_threshold_erases];
@@ -117,12 +109,16 @@ impl PoolConfig {
     pub fn suited_to(geometry: &diecut_units::Geometry) -> PoolConfig {
         let config = PoolConfig::default();
         let levels = PoolConfig::levels_of(geometry, config.soft_planes_per_die);
-        let config = PoolConfig { levels, wear: WearConfig::suited_to(geometry), ..config };
+        // FlashBlox's values: delta 0.1, alpha 0.9; 3,000 cycles is the least of the endurances it assumes (docs/sources.md, wear between channels).
+        let die_threshold_erases = threshold_erases(geometry.erase_blocks_per_die().into(), 3000, 100, 900);
+        let channel_threshold_erases = die_threshold_erases * u64::from(geometry.dies_per_channel);
+        let wear = WearConfig { channel_threshold_erases, die_threshold_erases, ..config.wear };
+        let config = PoolConfig { levels, wear, ..config };
         if geometry.has_oob() { config } else { config.for_a_drive(geometry) }
     }
 
-    /// For a drive that hides its flash. Its lanes are no dies: many commands keep one busy, it levels wear by itself, and a few erase blocks of them hold
-    /// what the system writes, because they are large.
+    /// For a drive that hides its flash. Its lanes are no dies: many commands keep one busy, and a few erase blocks of them hold what the system
+    /// writes, because they are large.
     fn for_a_drive(self, geometry: &diecut_units::Geometry) -> PoolConfig {
         let (log, catalog) = match geometry.dies() {
             1 => (4, 4),
@@ -133,18 +129,16 @@ impl PoolConfig {
             // A choice: four lanes have 128 commands under way, which is as much as a drive of the data centre makes use of.
             die_window: 32,
             program_window: 16,
-            wear: WearConfig { channel_threshold_erases: 0, die_threshold_erases: 0, ..self.wear },
             state_log_blocks_per_die: log,
             catalog_blocks_per_die: catalog,
             ..self
         }
     }
 
-    /// For a drive that shows its dies and has no OOB areas: commands wait here, and not at the drive, where nobody would know whose they are, and wear is
-    /// levelled.
-    pub fn for_dies(self, geometry: &diecut_units::Geometry) -> PoolConfig {
+    /// For a drive that shows its dies and has no OOB areas: commands wait here, and not at the drive, where nobody would know whose they are.
+    pub fn for_dies(self) -> PoolConfig {
         let PoolConfig { die_window, program_window, .. } = PoolConfig::default();
-        PoolConfig { die_window, program_window, wear: WearConfig::suited_to(geometry), ..self }
+        PoolConfig { die_window, program_window, ..self }
     }
 
     /// Channels of a device that stay with the first of several pools, because the log of block states of all is written there: none where

@@ -92,7 +92,8 @@ impl Pool {
             content_mode: capabilities.content_mode,
             volatile_cache: is_flushed(header_pages, capabilities),
         };
-        let wear = Wear::new(&config.wear, &DieLayout::of(&geometry), header_pages > 0);
+        let hides_dies = header_pages > 0 && !capabilities.independent_units;
+        let wear = Wear::new(&config.wear, &DieLayout::of(&geometry), hides_dies);
         let costs = config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES);
         let queues = DieQueues::new(QueueSettings::new(&config, costs, media), geometry.dies());
         let core = Core {
@@ -486,8 +487,7 @@ impl Pool {
         self.core.former_work
     }
 
-    /// Which erase block of the device holds a block of a vSSD now, numbered over all dies: for tests, which look whether it
-    /// moved. Nothing if it is not held.
+    /// Which erase block of the device holds a block of a vSSD now, numbered over all dies: for tests, which look whether it moved.
     pub fn place_of_block(&self, id: VssdId, block: LogicalBlock) -> Option<u32> {
         let unit = self.core.vssds[self.core.at_of(id)?].units.get(usize::from(block.unit.0))?;
         unit.map.get(block.index as usize).copied().filter(|number| *number != u32::MAX)
@@ -524,8 +524,7 @@ impl Pool {
         places.collect()
     }
 
-    /// Begins to exchange what is to be exchanged, when nothing else touches the pool's channels any more: a device that is
-    /// divided is divided before.
+    /// Begins to exchange what is to be exchanged, when nothing else touches the pool's channels: a device is divided before.
     pub fn begin_migration(&mut self) {
         self.wear.begin_migration(&mut self.core)
     }
@@ -700,7 +699,8 @@ fn complete_other<M: Media + ?Sized>(
         return pool.replayed(completion, now, media);
     }
     if is_of_flush(completion.token) {
-        pool.core.flushed(completion.token, completion.result);
+        let of_copies = pool.core.flushed(completion.token, completion.result);
+        pool.wear.copies_flushed(&mut pool.core, of_copies, now, media);
     } else if is_of_log(completion.token) {
         let copies = pool.core.state_log_completed(completion.result, now, media);
         pool.wear.erases_failed(copies);

@@ -30,6 +30,18 @@ impl Core {
         self.headers.insert(number, Buffer::copy_from(&bytes));
     }
 
+    /// The first program unit of a block that moves, as it was read: its header is to say how often the new place was erased. What is no header of the
+    /// block stays as it is.
+    pub(crate) fn renew_header(&self, unit: &mut [u8], source: u32, copy: u32) {
+        let Some(nonces) = &self.nonces else { return };
+        let iu = &mut unit[..IU_SIZE_BYTES];
+        let read = iu.to_vec();
+        if let Some((header, holder)) = BlockHeader::decode(&read, nonces, self.blocks[source].sequence) {
+            let erase_count = self.blocks[copy].erase_count;
+            BlockHeader { erase_count, ..header }.encode(nonces, holder, iu);
+        }
+    }
+
     /// A block was erased, or could not be: its header is programmed, if it is to have one.
     pub(crate) fn begin_header<M: Media + ?Sized>(
         &mut self,

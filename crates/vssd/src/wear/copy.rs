@@ -100,12 +100,17 @@ impl Copy {
                     .push(Payload::new(mode, content.expect("I-V1: a read ends with its content").freeze()));
                 // What one of its pieces lost is lost for the page: that is what its record says.
                 if self.lost_page != Some(page) {
-                    oob_of_page.copy_from_slice(&oob.expect("I-V1: a read ends with what was asked for"));
+                    oob_of_page.copy_from_slice(oob.as_deref().unwrap_or_default());
                 }
             }
             Err(MediaError::WrongContentMode { .. }) if mode == ContentMode::Tags => {
                 self.stage = Stage::Piece { iu, mode: ContentMode::Bytes, again };
                 return false;
+            }
+            // Where nobody knows how far a block is programmed, its end is zeros in the copy.
+            Err(MediaError::Erased { .. }) if oob_size == 0 => {
+                let nothing = BufferMut::copy_from(&vec![0; shape.content_mode.bytes_per_iu()]);
+                self.parts.push(Payload::new(shape.content_mode, nothing.freeze()));
             }
             Err(_) if !again => {
                 self.stage = Stage::Piece { iu, mode, again: true };
@@ -146,6 +151,11 @@ impl Copy {
     }
 }
 
+/// What OOB areas are read into, if there are some.
+pub(crate) fn oob_buffer(size_bytes: u32) -> Option<BufferMut> {
+    (size_bytes > 0).then(|| BufferMut::copy_from(&vec![0; size_bytes as usize]))
+}
+
 /// Sends an operation that waited to the block's new place.
 pub(crate) fn turn_to(
     operation: &mut Operation,
@@ -159,6 +169,9 @@ pub(crate) fn turn_to(
         }
         Operation::Program { block, oob, .. } => {
             *block = address;
+            if oob_size == 0 {
+                return;
+            }
             let mut bytes = oob.to_vec();
             for page in bytes.chunks_exact_mut(oob_size) {
                 let record = OobRecord::decode(page)

@@ -13,14 +13,31 @@ pub(crate) struct Exchange {
     pub pair: [Option<Copy>; 2],
     /// Copies that are the blocks now, but not durably so: the change of the state log.
     pub settling: Option<(u64, [u32; 2])>,
+    /// The flush of copies that are complete, where one makes them durable.
+    pub flush: Option<CopyFlush>,
     /// Nothing could move; it is looked at again then.
     pub rests_until: Time,
+}
+
+/// A flush of the copies of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyFlush {
+    /// Tells it from those of pairs before.
+    pub number: u32,
+    pub is_over: bool,
 }
 
 impl Exchange {
     /// Of these dies; nothing is done yet.
     pub fn new(dies: [u32; 2]) -> Exchange {
-        Exchange { dies, trouble: None, pair: [None, None], settling: None, rests_until: Time::ZERO }
+        Exchange {
+            dies,
+            trouble: None,
+            pair: [None, None],
+            settling: None,
+            flush: None,
+            rests_until: Time::ZERO,
+        }
     }
 
     /// A block that moves to another place on its die.

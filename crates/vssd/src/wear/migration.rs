@@ -30,6 +30,8 @@ pub(crate) struct Migration {
     /// Blocks moved since the pool was opened.
     pub moved_blocks: u64,
     pub lost_pages: u64,
+    /// Flushes of copies so far.
+    pub flushes: u32,
     pub work: CopyWork,
 }
 
@@ -75,6 +77,7 @@ impl Migration {
             finished: 0,
             moved_blocks: 0,
             lost_pages: 0,
+            flushes: 0,
             work: CopyWork::default(),
         }
     }

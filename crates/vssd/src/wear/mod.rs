@@ -38,6 +38,8 @@ pub(crate) struct Wear {
     thresholds: [u64; 2],
     /// After so many erases wear is looked at again.
     look_after: u64,
+    /// The drive hides its dies.
+    hides_dies: bool,
 }
 
 /// What an exchange is about, for people.
@@ -72,6 +74,7 @@ impl Wear {
             elsewhere: Vec::new(),
             thresholds,
             look_after: look_after(thresholds),
+            hides_dies,
         }
     }
 
@@ -261,10 +264,9 @@ impl Wear {
         // Of the dies of another shard this pool knows what they were when they left.
         let own = self.die_views(core).into_iter().zip(0..).filter(|(_, die)| core.owns_die(*die));
         let own: Vec<PlaceView> = own.map(|(view, _)| view).collect();
-        self.thresholds = match core.header_pages {
-            0 => core.config.wear.thresholds(&layout, DeviceAge::of(&layout, &own)),
-            // A drive that hides its dies evens out wear by itself.
-            _ => [0; 2],
+        self.thresholds = match self.hides_dies {
+            false => core.config.wear.thresholds(&layout, DeviceAge::of(&layout, &own)),
+            true => [0; 2],
         };
         self.look_after = look_after(self.thresholds);
     }

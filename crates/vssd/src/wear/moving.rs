@@ -19,8 +19,8 @@ use crate::dies::{Kind, Op};
 use crate::erases::EraseCause;
 use crate::states::{BlockState, ExchangePhase, MoveEntry};
 use crate::wear::Wear;
-use crate::wear::copy::{Copy, Stage, Verdict, turn_to};
-use crate::wear::exchange::Exchange;
+use crate::wear::copy::{Copy, Stage, Verdict, oob_buffer, turn_to};
+use crate::wear::exchange::{CopyFlush, Exchange};
 use crate::wear::migration::{CopyWork, NO_BLOCK};
 use crate::wear::source::next_source;
 use crate::wear::swap::heal;
@@ -142,6 +142,9 @@ impl Wear {
                 return Step::Waits;
             }
             if one.pair.iter().any(Option::is_some) {
+                if !self.are_flushed(core, at, now, media) {
+                    return Step::Waits;
+                }
                 self.commit(core, at, now, media);
                 if self.migration.exchanges[at].settling.is_some() {
                     return Step::Waits;
@@ -239,9 +242,57 @@ impl Wear {
         if mutant!("vssd: moving block freed before its copy holds") {
             core.record(source, BlockState::Free);
         }
-        let place = &mut self.migration.exchanges[at].pair[side];
+        let one = &mut self.migration.exchanges[at];
+        // One that is still under way covers nothing of this pair.
+        one.flush = None;
+        let place = &mut one.pair[side];
         assert!(place.is_none(), "an exchange copies one block of each die at a time (I-V15)");
         *place = Some(Copy::new(source, copy));
+    }
+
+    /// Whether copies that are complete are durable; has them flushed if not (I-V28).
+    fn are_flushed<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        at: usize,
+        now: Time,
+        media: &mut M,
+    ) -> bool {
+        let keeps_all = !media.capabilities().volatile_cache;
+        if keeps_all || core.header_pages == 0 || mutant!("vssd: copies are not flushed") {
+            return true;
+        }
+        let one = &mut self.migration.exchanges[at];
+        if let Some(flush) = one.flush {
+            return flush.is_over;
+        }
+        let number = self.migration.flushes;
+        self.migration.flushes = number.wrapping_add(1);
+        one.flush = Some(CopyFlush { number, is_over: false });
+        let token = u64::from(number) << 32 | u64::from(one.dies[0]);
+        core.flush_copies(SpaceToken(token), media, now);
+        false
+    }
+
+    /// A flush came back, perhaps of copies.
+    pub(crate) fn copies_flushed<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        of_copies: Option<(SpaceToken, Result<(), MediaError>)>,
+        now: Time,
+        media: &mut M,
+    ) {
+        let Some((SpaceToken(token), result)) = of_copies else { return };
+        let (die, number) = (token as u32, (token >> 32) as u32);
+        let is_it =
+            |one: &&mut Exchange| one.dies[0] == die && one.flush.is_some_and(|flush| flush.number == number);
+        // A pair that was given up meanwhile waits for none.
+        let Some(one) = self.migration.exchanges.iter_mut().find(is_it) else { return };
+        match result {
+            Ok(()) => one.flush = Some(CopyFlush { number, is_over: true }),
+            Err(error) => self.in_trouble(core, die, error),
+        }
+        self.migrate(core, now, media);
     }
 
     /// Submits the next operation of a copy, if nothing of it is under way and the rate allows it.
@@ -265,7 +316,9 @@ impl Wear {
             if block.appends > block.held_appends() {
                 return;
             }
-            copy.pages = block.done_pages;
+            // A header goes along, where blocks have them.
+            let has_content = core.header_pages == 0 || block.has_header();
+            copy.pages = if has_content { core.header_pages + block.done_pages } else { 0 };
             copy.stage = Stage::Erase;
             self.count_and_erase(core, goal, now, media);
             return;
@@ -293,10 +346,7 @@ impl Wear {
                     first_iu: first_page * core.shape.ius_per_page(),
                     iu_count: unit_ius,
                     destination: buffer(unit_ius, core.shape.content_mode),
-                    oob: Some(BufferMut::copy_from(&vec![
-                        0;
-                        core.shape.program_unit_oob_size_bytes() as usize
-                    ])),
+                    oob: oob_buffer(core.shape.program_unit_oob_size_bytes()),
                 };
                 (Kind::CopyRead, source, operation)
             }
@@ -306,7 +356,7 @@ impl Wear {
                     first_iu: first_page * core.shape.ius_per_page() + iu,
                     iu_count: 1,
                     destination: buffer(1, mode),
-                    oob: Some(BufferMut::copy_from(&vec![0; core.shape.oob_size_bytes as usize])),
+                    oob: oob_buffer(core.shape.oob_size_bytes),
                 };
                 (Kind::CopyRead, source, operation)
             }
@@ -439,7 +489,7 @@ impl Wear {
         let mut result = result;
         if result.is_ok() {
             let content = destination.as_deref().expect("I-V1: a read ends with its content");
-            match copy.judge(content, oob.as_deref().expect("I-V1: a read ends with what was asked for")) {
+            match copy.judge(content, oob.as_deref().unwrap_or_default()) {
                 Verdict::Same => {}
                 Verdict::LookAgain => return,
                 Verdict::Unreadable => {
@@ -455,8 +505,14 @@ impl Wear {
                 copy.parts.clear();
                 let content = destination.expect("I-V1: a read ends with its content").freeze();
                 copy.parts.push(Payload::new(shape.content_mode, content));
-                copy.oob = oob.expect("I-V1: a read ends with what was asked for").to_vec();
+                copy.oob = oob.as_deref().unwrap_or_default().to_vec();
                 self.copy_gathered(core, goal);
+            }
+            // Where blocks have headers nobody knows how far one is programmed: to here.
+            (Stage::Read, Err(MediaError::Erased { page, .. }))
+                if core.header_pages > 0 && page == copy.done_pages =>
+            {
+                (copy.pages, copy.stage) = (copy.done_pages, Stage::Complete);
             }
             (Stage::Read, Err(_)) => {
                 mark!("vssd: a copy reads piece by piece");
@@ -481,6 +537,19 @@ impl Wear {
         let copy =
             self.migration.copy(SpaceToken(goal.into())).expect("I-V10: it waits for what it asked for");
         let (source, target) = (&core.blocks[copy.source], &core.blocks[copy.copy]);
+        if oob_size == 0 {
+            // A page that cannot be read is zeros there, and fails the checksums of its holder.
+            self.migration.lost_pages += u64::from(copy.lost_page.is_some());
+            let copy = self.copy_to(goal);
+            if copy.done_pages == 0 {
+                let mut unit: Vec<u8> = copy.parts.iter().flat_map(|part| part.bytes().to_vec()).collect();
+                core.renew_header(&mut unit, copy.source, copy.copy);
+                let content = BufferMut::copy_from(&unit).freeze();
+                copy.parts = [Payload::new(ContentMode::Bytes, content)].into_iter().collect();
+            }
+            copy.stage = Stage::Program;
+            return;
+        }
         for page in copy.oob.chunks_exact_mut(oob_size) {
             let own = OobRecord::decode(page).filter(|record| {
                 record.owner == source.owner

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 impl Wear {
     /// See [`crate::Pool::can_exchange`].
     pub fn can_exchange(&self, core: &Core, dies: [u32; 2]) -> Result<(), ExchangeError> {
-        if core.header_pages > 0 {
+        if self.hides_dies {
             return Err(ExchangeError::HiddenDies);
         }
         if dies[0] == dies[1] || dies.iter().any(|&die| die >= core.geometry.dies()) {
