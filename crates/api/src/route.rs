@@ -26,6 +26,8 @@
 //! | `POST /v1/qos/{name}` | changes it | [`diecut_spec::QosSetChange`] | 204 |
 //! | `DELETE /v1/qos/{name}` | deletes it | - | 204 |
 //! | `POST /v1/wear` | changes settings of even wear | [`diecut_spec::WearSettings`] | 204 |
+//! | `POST /v1/devices` | adds a drive to the pool | [`crate::object::NewDevice`] | [`crate::object::AddedDevice`] |
+//! | `DELETE /v1/devices/{device}` | takes one out, by name, path or UUID | - | [`crate::object::RemovedDevice`] |
 //! | `POST /v1/shutdown` | stops the server in order | - | 204 |
 //!
 //! A change answers 200 instead of 204 where what it asks for was so already.
@@ -53,6 +55,8 @@ pub const VOLUMES: &str = "/v1/volumes";
 pub const SUBSYSTEMS: &str = "/v1/subsystems";
 /// QoS sets.
 pub const QOS: &str = "/v1/qos";
+/// Devices.
+pub const DEVICES: &str = "/v1/devices";
 /// Settings of even wear.
 pub const WEAR: &str = "/v1/wear";
 /// Orderly stop of the server.

@@ -73,6 +73,9 @@ pub struct DeviceStatus {
     /// The target that it lies on does not answer, and commands of hosts are not ready until it does. It comes back by itself.
     #[serde(default)]
     pub is_away: bool,
+    /// It comes to the pool, or leaves it; absent of one that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turning: Option<DeviceTurning>,
     /// Channels that no vSSD uses.
     pub free_channels: u16,
     /// Dies that no vSSD uses, over all channels.
@@ -93,6 +96,16 @@ pub struct DeviceStatus {
     /// What the drive says of its health; absent where it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<DriveHealth>,
+}
+
+/// Where a device is on its way to the pool, or out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceTurning {
+    /// It was brought, and nothing lies on it yet.
+    Joins,
+    /// It is to go, and nothing more is given away on it.
+    Leaves,
 }
 
 /// What an NVMe drive says of its health (NVMe Base 2.0, figure 207). Counts are those of the drive's whole life.

@@ -85,7 +85,11 @@ impl ClientError {
 /// See [`ClientError`].
 pub async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, ClientError> {
     let (_, body) = client.exchange(Method::GET, path, None).await?;
-    serde_json::from_slice(&body)
+    read(&body)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body)
         .map_err(|error| ClientError::Broken(format!("its answer cannot be read ({error})")))
 }
 
@@ -145,6 +149,29 @@ impl Client {
     /// See [`ClientError`].
     pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
         self.exchange(Method::DELETE, path, None).await.map(drop)
+    }
+
+    /// Has something made or changed, of which the server says more than that it is done.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        object: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(object).expect("objects are plain data");
+        let (_, body) = self.exchange(Method::POST, path, Some(body)).await?;
+        read(&body)
+    }
+
+    /// Takes an object away, of which the server says what it was.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn remove<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let (_, body) = self.exchange(Method::DELETE, path, None).await?;
+        read(&body)
     }
 
     /// How long an answer is waited for, in seconds; `None`: for as long as it takes.

@@ -172,7 +172,8 @@ fn end_with(error: &clap::Error) -> ! {
 /// Refuses options that would do nothing.
 fn refuse_in_vain(matches: &ArgMatches) {
     // Those of `device` that ask a server.
-    let asks = |device: &ArgMatches| matches!(device.subcommand_name(), Some("list" | "show"));
+    let asks =
+        |device: &ArgMatches| matches!(device.subcommand_name(), Some("list" | "show" | "add" | "remove"));
     if matches.subcommand_matches("device").is_some_and(asks) {
         return;
     }

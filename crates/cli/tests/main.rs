@@ -11,6 +11,7 @@ mod durable;
 mod file_device;
 mod formats;
 mod full_disk;
+mod growing;
 mod host;
 mod latency;
 mod limits;

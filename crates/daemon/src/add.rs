@@ -99,7 +99,7 @@ fn finish(mut joined: Joined, held: Vec<Held>, devices: &[LabelDevice]) -> Resul
 }
 
 /// Whether a drive has the label of this pool, which knows nothing of it: an earlier call was cut short at its beginning.
-fn is_left_over(chosen: &Chosen, pool: [u8; 16]) -> bool {
+pub(crate) fn is_left_over(chosen: &Chosen, pool: [u8; 16]) -> bool {
     chosen.drive.label().is_ok_and(|found| found.label.server == pool)
 }
 

@@ -63,9 +63,9 @@ fn file(path: &Path) -> Option<status::DeviceFile> {
 
 /// What shards say, with what the server knows of its devices.
 pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts) -> status::Status {
-    let places = || facts.places.iter().map(Some).chain(std::iter::repeat(None));
+    let place = |device: &control::DeviceStatus| facts.places.get(&device.name);
     let files: Vec<Option<status::DeviceFile>> =
-        status.devices.iter().zip(places()).map(|(_, place)| file(place?.file.as_deref()?)).collect();
+        status.devices.iter().map(|device| file(place(device)?.file.as_deref()?)).collect();
     let full: Vec<String> = files
         .iter()
         .flatten()
@@ -85,7 +85,7 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
         }
         one
     };
-    let health = facts.health.last_said().into_iter().chain(std::iter::repeat(None));
+    let health = facts.health.last_said();
     status::Status {
         listen: listen.to_string(),
         pacing: None,
@@ -97,10 +97,9 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
             .devices
             .into_iter()
             .zip(files)
-            .zip(places())
-            .zip(health)
-            .map(|(((one, file), place), health)| {
-                let path = place.and_then(|place| place.path.clone());
+            .map(|(one, file)| {
+                let path = place(&one).and_then(|place| place.path.clone());
+                let health = health.get(&one.name).cloned();
                 status::DeviceStatus { file, path, health, ..device(one) }
             })
             .collect(),
@@ -122,6 +121,10 @@ fn device(device: control::DeviceStatus) -> status::DeviceStatus {
         dies_per_channel: device.dies_per_channel,
         raw_capacity: Size(device.raw_capacity_bytes),
         is_away: device.is_away,
+        turning: device.turning.map(|turning| match turning {
+            control::DeviceTurning::Joins => status::DeviceTurning::Joins,
+            control::DeviceTurning::Leaves => status::DeviceTurning::Leaves,
+        }),
         free_channels: device.free_channels,
         free_dies: device.free_dies,
         bad_erase_blocks: device.bad_erase_blocks,

@@ -53,11 +53,11 @@ pub trait OwnDrive: Send {
     /// What the operating system says.
     fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String>;
 
-    /// Gives it to a shard.
+    /// Gives it to a shard. What is left is who can still write its labels, where somebody can beside the shard.
     ///
     /// # Errors
     /// Names the drive.
-    fn hand_over(self: Box<Self>) -> Result<HandedOver, ServeError>;
+    fn hand_over(self: Box<Self>) -> Result<(HandedOver, Option<Box<dyn OwnDrive>>), ServeError>;
 }
 
 /// How a drive is used.

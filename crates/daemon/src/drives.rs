@@ -59,7 +59,7 @@ pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError
                 one.place().typed()
             ),
             true => format!(
-                "it was being added to the pool, which was cut short: stop the server, and `diecut device add {} --to ...` again",
+                "it was being added to the pool, which was cut short: `diecut device add {}` again",
                 one.place().typed()
             ),
             false => "its label is of an older view of the pool: it missed changes".to_owned(),
@@ -84,7 +84,9 @@ pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError
     let volatile_cache = absent > 0 || held.iter().any(|(_, held)| held.drive.has_volatile_cache());
     for (one, mut drive) in held {
         drive.mend_label()?;
-        devices.push(drive.open(one, Usage { volatile_cache, discards: one.is_told_of_discards() })?);
+        devices.push(
+            drive.open(one.shown_name(), Usage { volatile_cache, discards: one.is_told_of_discards() })?,
+        );
     }
     let made = [Unfinished::none(), Unfinished::none()];
     let news = News { age, made, mark, differences: Vec::new() };
@@ -214,11 +216,16 @@ fn known(setup: &Setup) -> BTreeMap<Uuid, String> {
     lines.filter_map(|(device, path)| Some((device.parse().ok()?, path.to_owned()))).collect()
 }
 
+/// A line of what the data folder keeps of drives.
+pub(crate) fn line(device: Uuid, place: &str) -> String {
+    format!("{device} {place}\n")
+}
+
 /// What the data folder keeps of them: those that were there before stay known.
 fn served_lines(held: &[(Drive<'_>, Held)], known: &BTreeMap<Uuid, String>) -> String {
     let mut lines = known.clone();
     lines.extend(held.iter().map(|(one, drive)| (drive.device(), one.place().to_string())));
-    lines.into_iter().map(|(device, path)| format!("{device} {path}\n")).collect()
+    lines.into_iter().map(|(device, path)| line(device, &path)).collect()
 }
 
 /// Whether they are the drives that were served from the data folder.

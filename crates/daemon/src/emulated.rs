@@ -154,6 +154,7 @@ pub fn open(
         traits,
         io: device.sync_file().map(IoFile::Synced),
         claim: None,
+        member: None,
         device,
     };
     let news = News { age, made, mark, differences };

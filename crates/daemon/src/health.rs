@@ -9,6 +9,7 @@ use diecut_reactor::{RemoteClient, RemoteTarget};
 use diecut_remote::{ClaimKind, RemoteParameters};
 use diecut_spec::Size;
 use diecut_units::Span;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -116,50 +117,78 @@ fn of_target(target: &RemoteTarget) -> Option<DriveHealth> {
     RemoteClient::connect(target).ok()?.facts().health.as_ref().map(of)
 }
 
-/// A drive that is watched.
-struct Watched {
-    /// What it is called in reports.
-    name: String,
-    source: Source,
-}
-
-/// What drives last said, in the order of the server's devices.
+/// What drives last said, by the names of their devices.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<Vec<Option<DriveHealth>>>>);
+pub struct Health(Arc<Mutex<BTreeMap<String, DriveHealth>>>);
 
 impl Health {
-    /// Of each device. The drives of those after the last one say nothing.
+    /// Of each that says something.
     ///
     /// # Panics
     /// If the thread that asks panicked.
-    pub fn last_said(&self) -> Vec<Option<DriveHealth>> {
+    pub fn last_said(&self) -> BTreeMap<String, DriveHealth> {
         self.0.lock().expect("who asks does not panic").clone()
     }
 }
 
 /// Asks drives from a thread of its own until it is dropped: a drive that answers late keeps nobody else waiting.
+#[derive(Default)]
 pub(crate) struct Watch {
     health: Health,
+    /// With what their devices are called in reports.
+    drives: Vec<(String, Source)>,
     /// Its end is told by that this is gone.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Watches drives, each with what its device is called in reports, in the places of their devices. Where none says anything, none is asked again.
+    /// Watches drives, each with what its device is called in reports. Where none says anything, none is asked again.
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(drives: impl IntoIterator<Item = Option<(String, Source)>>) -> std::io::Result<Watch> {
-        let drives =
-            drives.into_iter().map(|drive| drive.map(|(name, source)| Watched { name, source })).collect();
-        let health = Health::default();
-        let mut round = Round { number: 0, drives, health: health.clone() };
+    pub fn start(drives: impl IntoIterator<Item = (String, Source)>) -> std::io::Result<Watch> {
+        let drives = drives.into_iter().collect();
+        let mut watch = Watch { health: Health::default(), drives, stop: None, thread: None };
+        watch.begin()?;
+        Ok(watch)
+    }
+
+    fn begin(&mut self) -> std::io::Result<()> {
+        if self.drives.is_empty() {
+            return Ok(());
+        }
+        let mut round = Round { number: 0, drives: self.drives.clone(), health: self.health.clone() };
         let (stop, stopped) = channel();
-        let are_any = round.drives.iter().any(Option::is_some);
-        let spawn =
-            || std::thread::Builder::new().name("health".to_owned()).spawn(move || round.go_on(&stopped));
-        Ok(Watch { health, stop: Some(stop), thread: are_any.then(spawn).transpose()? })
+        let thread = std::thread::Builder::new().name("health".to_owned());
+        self.thread = Some(thread.spawn(move || round.go_on(&stopped))?);
+        self.stop = Some(stop);
+        Ok(())
+    }
+
+    /// One more is watched.
+    pub fn add(&mut self, name: String, source: Source) {
+        self.change(|drives| drives.push((name, source)));
+    }
+
+    /// One is watched no more, and let go.
+    pub fn remove(&mut self, name: &str) {
+        self.change(|drives| drives.retain(|(other, _)| other != name));
+        self.health.0.lock().expect("who reads it does not panic").remove(name);
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Vec<(String, Source)>)) {
+        self.end();
+        change(&mut self.drives);
+        if let Err(error) = self.begin() {
+            tracing::warn!("drives are not asked for their health: {error}");
+        }
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        // Its files are those that another process may want next.
+        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
     }
 
     /// What they last said.
@@ -170,39 +199,31 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        // Its files are those that another process may want next.
-        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
+        self.end();
     }
 }
 
 struct Round {
     number: u64,
-    drives: Vec<Option<Watched>>,
+    drives: Vec<(String, Source)>,
     health: Health,
 }
 
 impl Round {
     /// Asks each drive. Whether one says anything.
     fn ask(&mut self) -> bool {
-        let before = self.health.last_said();
-        let mut said = Vec::new();
-        for (at, drive) in self.drives.iter().enumerate() {
-            let Some(drive) = drive else {
-                said.push(None);
-                continue;
-            };
-            let is_due = self.number.is_multiple_of(drive.source.rounds());
-            let now = if is_due { drive.source.ask() } else { None };
-            let before = before.get(at).and_then(Option::as_ref);
-            for words in now.iter().flat_map(|now| worse(before, now)) {
-                tracing::warn!(device = drive.name, "the drive tells of its health: {words}");
-            }
+        let mut said = self.health.last_said();
+        for (name, source) in &self.drives {
+            let is_due = self.number.is_multiple_of(source.rounds());
             // One that fails to answer once is what it was.
-            said.push(now.or_else(|| before.cloned()));
+            let Some(now) = is_due.then(|| source.ask()).flatten() else { continue };
+            for words in worse(said.get(name), &now) {
+                tracing::warn!(device = name, "the drive tells of its health: {words}");
+            }
+            said.insert(name.clone(), now);
         }
         self.number += 1;
-        let says_something = said.iter().any(Option::is_some);
+        let says_something = !said.is_empty();
         *self.health.0.lock().expect("who reads it does not panic") = said;
         says_something
     }
@@ -259,11 +280,13 @@ mod test {
     fn files_say_nothing_and_are_not_asked_again() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let watched = ("one".to_owned(), Source::File(Arc::clone(&file)));
-        let mut watch = Watch::start([None, Some(watched)]).unwrap();
+        let mut watch = Watch::start([watched]).unwrap();
         // It ends by itself.
         watch.thread.take().expect("a file may be one of a drive").join().unwrap();
-        assert_eq!(watch.health().last_said(), [None, None]);
+        assert!(watch.health().last_said().is_empty());
+        watch.add("other".to_owned(), Source::File(Arc::clone(&file)));
+        ["one", "other"].iter().for_each(|name| watch.remove(name));
         assert_eq!(Arc::strong_count(&file), 1, "a drive is let go");
-        assert!(Watch::start([None]).unwrap().thread.is_none());
+        assert!(Watch::start([]).unwrap().thread.is_none());
     }
 }

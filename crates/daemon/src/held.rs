@@ -40,10 +40,16 @@ impl Held {
         Held::of(take(place, host)?)
     }
 
-    fn of(drive: Box<dyn OwnDrive>) -> Result<Held, ServeError> {
+    /// Takes it by what its label says.
+    pub fn of(drive: Box<dyn OwnDrive>) -> Result<Held, ServeError> {
         let FoundLabel { label, other, .. } = drive.label().map_err(|error| unlabelled(&*drive, &error))?;
         check_system_area(drive.place(), &label)?;
         Ok(Held { drive, label, other_copy: other })
+    }
+
+    /// One that is about to have a label.
+    pub fn labelled(drive: Box<dyn OwnDrive>, label: Label) -> Held {
+        Held { drive, label, other_copy: OtherCopy::Same }
     }
 
     /// Where it is.
@@ -106,13 +112,17 @@ impl Held {
     ///
     /// # Errors
     /// Names the drive.
-    pub fn open(self, wanted: Drive<'_>, usage: Usage) -> Result<Opened, ServeError> {
+    pub fn open(self, name: String, usage: Usage) -> Result<Opened, ServeError> {
         let (place, nonces, shape) = (self.place().to_string(), self.nonces(), self.label.shape);
         let medium = self.drive.medium(shape, usage)?;
         let volatile_cache = Some(usage.volatile_cache);
-        let HandedOver { io, what, file, claim } = self.drive.hand_over()?;
+        let Held { drive, label, other_copy } = self;
+        let device = Uuid::from_bytes(label.device);
+        let (HandedOver { io, what, file, claim }, rest) = drive.hand_over()?;
+        let held = rest.map(|drive| Held { drive, label, other_copy });
         Ok(Opened {
-            shown: Shown { name: wanted.shown_name(), place, what, file },
+            member: Some((device, held)),
+            shown: Shown { name, place, what, file },
             cut: Cut { geometry: shape.geometry(), nonces: Some(nonces), endurance_cycles: None },
             traits: DeviceTraits { pacing: None, durability: Some(Durability::Machine), volatile_cache },
             io: Some(io),

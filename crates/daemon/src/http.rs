@@ -8,13 +8,14 @@ use crate::convert;
 use crate::extract::{Body, PATIENCE, Path, Refusal};
 use crate::health::Health;
 use crate::panics::Panics;
+use crate::roster::Roster;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use diecut_api::object::{Home, Repair, Weight};
+use diecut_api::object::{AddedDevice, Home, NewDevice, RemovedDevice, Repair, Weight};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Durability;
@@ -24,9 +25,10 @@ use diecut_shard::notice::Cause;
 use diecut_spec::{QosSetChange, QosSetSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use subsystems::{
     allow_host, attach_namespace, create_subsystem, delete_subsystem, deny_host, detach_namespace, set_path,
@@ -36,17 +38,18 @@ use tokio::net::UnixListener;
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
 /// where hosts connect.
 pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
-    router_with(port, listen, DeviceFacts::default(), Panics::unkept())
+    router_with(port, listen, Arc::default(), Panics::unkept(), None)
 }
 
-/// [`router`] of a server that tells of its devices, and keeps a book of its panics.
+/// [`router`] of a server that tells of its devices, keeps a book of its panics, and may have devices come and go.
 pub fn router_with(
     port: Arc<dyn ControlPort>,
     listen: String,
-    devices: DeviceFacts,
+    devices: Arc<RwLock<DeviceFacts>>,
     panics: Panics,
+    roster: Option<Arc<Roster>>,
 ) -> Router {
-    routes(Server { port, listen: listen.into(), devices: Arc::new(devices), panics })
+    routes(Server { port, listen: listen.into(), devices, panics, roster })
 }
 
 /// What a server knows of its devices beside what shards say, for whoever asks for its status.
@@ -54,8 +57,8 @@ pub fn router_with(
 pub struct DeviceFacts {
     /// Of all of them.
     pub traits: DeviceTraits,
-    /// Of each, in the order of the shard's.
-    pub places: Vec<DevicePlace>,
+    /// Of each, by name.
+    pub places: BTreeMap<String, DevicePlace>,
     /// Those that are not there.
     pub missing: Vec<MissingDevice>,
     /// What drives say of their health.
@@ -107,6 +110,8 @@ fn routes(server: Server) -> Router {
         .route(route::QOS, post(create_qos_set))
         .route("/v1/qos/{name}", post(change_qos_set).delete(delete_qos_set))
         .route(route::WEAR, post(set_wear))
+        .route(route::DEVICES, post(add_device))
+        .route("/v1/devices/{device}", delete(remove_device))
         .route(route::SHUTDOWN, post(shutdown))
         .fallback(|| async {
             Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
@@ -172,8 +177,9 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 struct Server {
     port: Arc<dyn ControlPort>,
     listen: Arc<str>,
-    devices: Arc<DeviceFacts>,
+    devices: Arc<RwLock<DeviceFacts>>,
     panics: Panics,
+    roster: Option<Arc<Roster>>,
 }
 
 tokio::task_local! {
@@ -231,8 +237,9 @@ impl Server {
 async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
     match server.ask(ControlRequest::Status).await? {
         ControlResponse::Status(status) => {
-            let mut status = convert::status(*status, &server.listen, &server.devices);
-            let DeviceTraits { pacing, durability, volatile_cache } = server.devices.traits;
+            let facts = server.devices.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut status = convert::status(*status, &server.listen, &facts);
+            let DeviceTraits { pacing, durability, volatile_cache } = facts.traits;
             (status.pacing, status.durability, status.volatile_cache) = (pacing, durability, volatile_cache);
             let (count, last) = server.panics.summary();
             (status.panics, status.last_panic) = ((count > 0).then_some(count), last);
@@ -364,6 +371,45 @@ async fn set_wear(
 ) -> Result<StatusCode, Refusal> {
     sound(change.check_slips())?;
     server.change(ControlRequest::SetWear(change)).await
+}
+
+/// Has something done to the devices of the pool, which takes its time.
+async fn turn<T: Send + 'static>(
+    server: Server,
+    title: String,
+    turn: impl FnOnce(&Roster) -> Result<T, Problem> + Send + 'static,
+) -> Result<axum::Json<T>, Refusal> {
+    let _asking = clients::asking();
+    let alone = || Problem::new(ProblemKind::Invalid, "an emulated device is alone in a server");
+    let roster = server.roster.ok_or_else(|| Refusal(alone()))?;
+    let done = tokio::task::spawn_blocking(move || turn(&roster)).await;
+    let done = done.unwrap_or_else(|error| Err(Problem::new(ProblemKind::Unavailable, error.to_string())));
+    match done {
+        Ok(done) => {
+            tracing::info!("{title}: done");
+            Ok(axum::Json(done))
+        }
+        Err(problem) => {
+            tracing::warn!("{title} is refused: {}", problem.message);
+            Err(Refusal(problem))
+        }
+    }
+}
+
+async fn add_device(
+    State(server): State<Server>,
+    Body(wanted): Body<NewDevice>,
+) -> Result<axum::Json<AddedDevice>, Refusal> {
+    let title = format!("addition of drive {}", wanted.path);
+    turn(server, title, move |roster| roster.add(&wanted)).await
+}
+
+async fn remove_device(
+    State(server): State<Server>,
+    Path(device): Path<String>,
+) -> Result<axum::Json<RemovedDevice>, Refusal> {
+    let title = format!("removal of device \"{device}\"");
+    turn(server, title, move |roster| roster.remove(&device)).await
 }
 
 async fn shutdown(State(server): State<Server>) -> Result<StatusCode, Refusal> {

@@ -40,6 +40,7 @@ pub mod remote;
 pub mod remote_host;
 pub mod remove;
 mod resources;
+pub mod roster;
 pub mod serve;
 mod shards;
 mod signals;

@@ -93,17 +93,18 @@ impl OwnDrive for Local {
         Ok(Box::new(ring.map_err(|error| error.to_string())?))
     }
 
-    fn hand_over(self: Box<Self>) -> Result<HandedOver, ServeError> {
+    fn hand_over(self: Box<Self>) -> Result<(HandedOver, Option<Box<dyn OwnDrive>>), ServeError> {
         let path = self.device.path();
         let failed = file_error(path, "cannot be opened once more");
         // The lock goes with the file, which the ring keeps.
         let file = Arc::new(self.device.file().try_clone().map_err(failed)?);
         let is_file = self.device.properties().kind == DriveKind::File;
-        Ok(HandedOver {
+        let handed_over = HandedOver {
             io: IoFile::Ring(file, self.page_cache()),
             what: if is_file { "a file" } else { "a block device" },
             file: is_file.then(|| path.to_owned()),
             claim: None,
-        })
+        };
+        Ok((handed_over, Some(self)))
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::warn;
 use crate::folder::Unfinished;
 use crate::health::Source;
+use crate::held::Held;
 use crate::http::DeviceTraits;
 use crate::remote::Claim;
 use diecut_api::difference::Difference;
@@ -13,6 +14,7 @@ use diecut_shard::Nonces;
 use diecut_units::Geometry;
 use std::path::PathBuf;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// What is known of what a device holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,18 +87,24 @@ pub struct Opened {
     pub io: Option<IoFile>,
     /// Given up when it is served no more.
     pub claim: Option<Claim>,
+    /// Of a drive of a pool: its UUID, and who can write its labels while it is served, if anybody can.
+    pub member: Option<(Uuid, Option<Held>)>,
 }
 
 impl Opened {
     /// Its name, and who says how the drive is that it lies on, if it lies on one.
     pub fn drive(&self) -> Option<(String, Source)> {
-        let source = match self.io.as_ref()? {
-            IoFile::Ring(file, _) => Source::File(Arc::clone(file)),
-            IoFile::Remote(target) => Source::Target(Arc::clone(target)),
-            _ => return None,
-        };
-        Some((self.shown.name.clone(), source))
+        Some((self.shown.name.clone(), source_of(self.io.as_ref()?)?))
     }
+}
+
+/// Who says how the drive is.
+pub fn source_of(io: &IoFile) -> Option<Source> {
+    Some(match io {
+        IoFile::Ring(file, _) => Source::File(Arc::clone(file)),
+        IoFile::Remote(target) => Source::Target(Arc::clone(target)),
+        IoFile::Synced(_) => return None,
+    })
 }
 
 /// All devices of a server, in the order of its set-up.

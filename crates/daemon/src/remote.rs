@@ -259,7 +259,7 @@ impl OwnDrive for Remote {
         Ok(Box::new(&self.client))
     }
 
-    fn hand_over(mut self: Box<Self>) -> Result<HandedOver, ServeError> {
+    fn hand_over(mut self: Box<Self>) -> Result<(HandedOver, Option<Box<dyn OwnDrive>>), ServeError> {
         // The shard's connection goes on where this one ends: what is claimed stays claimed.
         let mut target = self.target.clone();
         target.parameters.life = new_life()?;
@@ -267,12 +267,14 @@ impl OwnDrive for Remote {
         target.parameters.patience = None;
         self.is_claimed = false;
         let claim = Claim { place: self.place.to_string(), target: target.clone() };
-        Ok(HandedOver {
+        let handed_over = HandedOver {
             io: IoFile::Remote(Arc::new(target)),
             what: "a namespace of a target",
             file: None,
             claim: Some(claim),
-        })
+        };
+        // One more connection would take the namespace from the shard's.
+        Ok((handed_over, None))
     }
 }
 

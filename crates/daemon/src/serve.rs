@@ -17,6 +17,7 @@ use crate::places;
 pub use crate::recording::Recording;
 use crate::remote::Claims;
 use crate::resources::{self, MemoryPlan};
+use crate::roster::{Found, Member, Roster};
 use crate::shards::{self, check_cores, check_shards};
 use crate::signals;
 use crate::socket::{self, SocketName};
@@ -28,9 +29,10 @@ use diecut_recording::{RecordOptions, Recorded, Start};
 use diecut_shard::control::{ControlRequest, ControlResponse, Status, is_name_by_the_rule};
 use diecut_shard::{DeviceConfig, DeviceIndex, PoolConfig, Shard, ShardConfig};
 use diecut_units::Time;
+use std::collections::BTreeMap;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before the server ends and says what was not written down. What was acknowledged is safe then, too: in
@@ -281,17 +283,23 @@ pub fn serve(
     let lanes = geometries.map(|one| (one.channels, PoolConfig::suited_to(one).log_channels(one)));
     check_shards(shards, &lanes.collect::<Vec<_>>())?;
     let (mut config, configs) = shards::config(setup, &opened)?;
-    let AllOpened { devices: opened, missing, recipe, news, .. } = opened;
+    let AllOpened { devices: opened, missing, missing_count, recipe, news, .. } = opened;
     let News { age, made: [mut image, pending], mark, differences } = news;
-    let (traits, watch) = (traits_of(&opened), Watch::start(opened.iter().map(Opened::drive))?);
-    let (mut room, mut places, mut lines) = (String::new(), Vec::new(), Vec::new());
+    let (traits, watch) = (traits_of(&opened), Watch::start(opened.iter().filter_map(Opened::drive))?);
+    let (mut room, mut places, mut lines) = (String::new(), BTreeMap::new(), Vec::new());
     let mut private = vec![setup.server.data.clone()];
-    let (mut devices, mut io, mut rooms) = (Vec::new(), Vec::new(), None);
+    let (mut devices, mut io, mut rooms, mut members) = (Vec::new(), Vec::new(), None, Vec::new());
     // Given up whether the start fails or the server ends.
     let mut claims = Claims::default();
     for ((number, one), config) in (0..).map(DeviceIndex).zip(opened).zip(configs) {
         let Opened {
-            mut device, shown: Shown { name, place, what, file }, traits, io: own_io, claim, ..
+            mut device,
+            shown: Shown { name, place, what, file },
+            traits,
+            io: own_io,
+            claim,
+            member,
+            ..
         } = one;
         room += &room_of(&device, file.as_deref(), traits.durability)?;
         private.extend(file.clone());
@@ -301,7 +309,9 @@ pub fn serve(
             rooms = rooms.or(device.room_worker());
         }
         lines.push(DeviceLine { place: place.clone(), what });
-        places.push(DevicePlace { path: traits.durability.is_some().then_some(place), file });
+        let path = traits.durability.is_some().then_some(place);
+        places.insert(name.clone(), DevicePlace { path, file });
+        members.extend(member.map(|(device, held)| Member { index: number, name, device, held }));
         claims.0.extend(claim);
         io.extend(own_io.map(|file| (number, file)));
         devices.push((device, config));
@@ -327,10 +337,20 @@ pub fn serve(
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),
     };
+    let found = Found {
+        indexes: devices.len() as u16,
+        missing_count,
+        volatile_cache: traits.volatile_cache == Some(true),
+        members,
+    };
     let reactor =
         start(&reactor_config, shards, (devices, recipe), config, &panics, recording.zip(record_to))?;
     // What is open of the device is the threads' alone, so that they can open it again.
     drop(reactor_config);
+    let facts = DeviceFacts { traits, places, missing: missing.clone(), health: watch.health() };
+    let facts = Arc::new(RwLock::new(facts));
+    let roster = (!found.members.is_empty())
+        .then(|| Arc::new(Roster::new(found, watch, Arc::clone(&facts), setup.clone(), reactor.handle())));
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for address in reactor.addresses().iter().filter(|address| !address.ip().is_loopback()) {
@@ -381,8 +401,7 @@ pub fn serve(
         };
         announce(&lines.text(&status, traits));
         let stopped = signals::stop_of(signals);
-        let facts = DeviceFacts { traits, places, missing, health: watch.health() };
-        let routes = router_with(Arc::clone(&port), listen, facts, panics);
+        let routes = router_with(Arc::clone(&port), listen, facts, panics, roster.clone());
         tokio::select! {
             never = http::serve(listener, routes, clients_max) => match never {},
             _ = stopped => {}
@@ -392,6 +411,7 @@ pub fn serve(
         Ok(())
     });
     reactor.stop();
+    roster.iter().for_each(|roster| roster.close());
     drop(claims);
     outcome
 }

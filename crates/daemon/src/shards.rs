@@ -1,7 +1,7 @@
 //! What a set-up says of shards and of the pool of erase blocks that they divide.
 
 use crate::error::ServeError;
-use crate::opened::{AllOpened, Opened};
+use crate::opened::{AllOpened, Cut, Opened};
 use crate::random::random_uuid;
 use diecut_api::setup::Setup;
 use diecut_media::Media;
@@ -14,7 +14,12 @@ use diecut_units::{Geometry, Span};
 /// # Errors
 /// Names the key that asks for what cannot be.
 pub fn config(setup: &Setup, opened: &AllOpened) -> Result<(ShardConfig, Vec<DeviceConfig>), ServeError> {
-    let devices = opened.devices.iter().map(|one| device_config(setup, one));
+    let of_one = |one: &Opened| {
+        let volatile_cache = one.traits.volatile_cache == Some(true);
+        let shows_dies = one.device.capabilities().independent_units;
+        device_config(setup, &one.shown.name, &one.cut, (volatile_cache, shows_dies))
+    };
+    let devices = opened.devices.iter().map(of_one);
     let devices = devices.collect::<Result<Vec<DeviceConfig>, ServeError>>()?;
     let first = devices.first().expect("a server has a device").clone();
     let mut config = ShardConfig {
@@ -32,22 +37,21 @@ pub fn config(setup: &Setup, opened: &AllOpened) -> Result<(ShardConfig, Vec<Dev
 }
 
 /// What is said of one device.
-fn device_config(setup: &Setup, opened: &Opened) -> Result<DeviceConfig, ServeError> {
-    let mut pool = pool_config(&setup.pool, &opened.cut.geometry)?;
-    pool.nonces = opened.cut.nonces;
-    let shows_dies = opened.device.capabilities().independent_units;
+pub fn device_config(
+    setup: &Setup,
+    name: &str,
+    cut: &Cut,
+    (volatile_cache, shows_dies): (bool, bool),
+) -> Result<DeviceConfig, ServeError> {
+    let mut pool = pool_config(&setup.pool, &cut.geometry)?;
+    pool.nonces = cut.nonces;
     if pool.nonces.is_some() && shows_dies {
         pool = pool.for_dies();
     }
-    if let Some(cycles) = opened.cut.endurance_cycles {
+    if let Some(cycles) = cut.endurance_cycles {
         pool.wear.endurance_cycles = cycles.max(1);
     }
-    Ok(DeviceConfig {
-        name: opened.shown.name.clone(),
-        pool,
-        volatile_cache: opened.traits.volatile_cache == Some(true),
-        makes_pool: false,
-    })
+    Ok(DeviceConfig { name: name.to_owned(), pool, volatile_cache, makes_pool: false })
 }
 
 /// From how long on a command is slow. Below a few microseconds every one would be.

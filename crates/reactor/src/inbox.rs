@@ -3,16 +3,17 @@
 use crate::blocks::Moving;
 use crate::connection;
 use crate::doors::Place;
+use crate::ring::DriveRing;
 use diecut_media::IntentDone;
 use diecut_shard::DeviceIndex;
 use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse, ControlToken};
-use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
+use diecut_shard::drive::{ConnectionId, MovedConnection, Newcomer, ShardIndex, ShardMessage};
 use mio::Waker;
 use mio::net::TcpStream;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
 /// Messages that wait for one thread; whoever has more for it keeps them, and shard threads take no new connections while they
 /// do. As many as a thread takes in a round: the connections of a tenant that changes its shard go over in few turns of both
@@ -43,6 +44,10 @@ pub(crate) enum Message {
     Blocks(Box<Moving>),
     /// What the device asked for was done, or not.
     IoDone(DeviceIndex, IntentDone),
+    /// A device is brought, and the thread's own ring on it.
+    DeviceCame(Box<DriveRing>, Box<Newcomer>),
+    /// It goes: told of when the ring is no more.
+    DeviceWent(DeviceIndex, Sender<()>),
     /// Take connections of hosts, which waited in the kernel until now.
     Open,
     /// Close everything and end the thread.

@@ -57,6 +57,16 @@ impl Ios {
         Ok(Ios(started))
     }
 
+    /// One more device, on a ring that is watched already.
+    pub fn put(&mut self, device: DeviceIndex, ring: Box<DriveRing>) {
+        self.0.push((device, Io::Ring(ring)));
+    }
+
+    /// A device is gone: what is under way for it ends before, and nobody hears of it.
+    pub fn remove(&mut self, device: DeviceIndex) {
+        self.0.retain(|(own, _)| *own != device);
+    }
+
     /// Rings, which are to be watched.
     pub fn rings(&self) -> impl Iterator<Item = &DriveRing> {
         self.0.iter().filter_map(|(_, io)| match io {

@@ -6,15 +6,17 @@ use crate::helpers::{AbortOnPanic, Helpers, start_rooms};
 use crate::inbox::{Address, Message, Respond, queue};
 use crate::io::{IoFile, Ios};
 use crate::revival::{Left, Make, Meeting, Revival, give_up, last_words, listen_to_panics, lock};
+use crate::ring::{DriveRing, PageCache};
 use crate::worker::{WAKER, Worker};
 use diecut_devices::RoomWorker;
 use diecut_shard::DeviceIndex;
 use diecut_shard::control::ControlRequest;
-use diecut_shard::drive::Drive;
+use diecut_shard::drive::{Drive, Newcomer};
 use diecut_shard::panics::PanicRecord;
 use diecut_units::Span;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
+use std::fs::File;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -324,6 +326,34 @@ impl ReactorHandle {
     /// Gives a request to the first shard; `respond` is called on its thread. `false` if the threads are gone.
     pub fn request(&self, request: ControlRequest, respond: Respond) -> bool {
         self.common.addresses[0].send(Message::Control(Box::new(request), respond))
+    }
+
+    /// Brings a device on a file or block device: to each shard its part, in their order. Requests that come later find it there.
+    ///
+    /// # Errors
+    /// What the kernel says of a ring; nothing was brought then.
+    ///
+    /// # Panics
+    /// If there is not one part for each shard.
+    pub fn bring(&self, file: &File, cache: PageCache, parts: Vec<Newcomer>) -> std::io::Result<()> {
+        assert_eq!(parts.len(), self.common.addresses.len(), "each shard has its part");
+        let rings = parts.iter().map(|_| Ok(Box::new(DriveRing::new(file, cache)?)));
+        let rings = rings.collect::<std::io::Result<Vec<_>>>()?;
+        // The first shard is the last one to have it: what it says of it the others understand.
+        let all = self.common.addresses.iter().zip(rings.into_iter().zip(parts)).rev();
+        all.for_each(|(shard, (ring, part))| _ = shard.send(Message::DeviceCame(ring, Box::new(part))));
+        Ok(())
+    }
+
+    /// Takes a device away that is none of the shards' any more, and waits until nothing is under way on it.
+    pub fn take_away(&self, device: DeviceIndex) {
+        let (done, all_done) = std::sync::mpsc::channel();
+        for shard in &self.common.addresses {
+            shard.send(Message::DeviceWent(device, done.clone()));
+        }
+        drop(done);
+        // A thread that ended has let go of it, too.
+        all_done.iter().for_each(drop);
     }
 
     /// Sets the memory for the connections of each shard; they follow within a second of their next work.

@@ -293,7 +293,11 @@ fn read(inbox: &Receiver<Message>, kept: &mut Vec<Message>, told: &mut Vec<Shard
             | Message::Open
             | Message::Stop => kept.push(message),
             // Connections and applications that were on their way end, as all that were at work.
-            Message::Adopted(..) | Message::Blocks(_) | Message::IoDone(..) => {}
+            Message::Adopted(..)
+            | Message::Blocks(_)
+            | Message::IoDone(..)
+            | Message::DeviceCame(..)
+            | Message::DeviceWent(..) => {}
         }
     }
 }

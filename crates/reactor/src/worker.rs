@@ -364,6 +364,23 @@ impl<D: Drive> Worker<D> {
             Message::IoDone(device, done) => {
                 self.shard.handle(Event::IoDone(device, done), now, &mut self.actions);
             }
+            Message::DeviceCame(ring, newcomer) => {
+                let watched =
+                    self.poll.registry().register(&mut SourceFd(&ring.as_raw_fd()), RING, Interest::READABLE);
+                // It is looked at in each round, and the next one comes when something else happens.
+                if let Err(error) = watched {
+                    tracing::error!("the ring of a new device cannot be watched: {error}");
+                }
+                self.io.put(newcomer.device, ring);
+                self.shard.handle(Event::DeviceCame(newcomer), now, &mut self.actions);
+            }
+            Message::DeviceWent(device, done) => {
+                self.shard.handle(Event::DeviceWent(device), now, &mut self.actions);
+                self.actions.retain(|action| !matches!(action, Action::Io(of, _) if *of == device));
+                self.io.remove(device);
+                // Whoever asked may have gone away meanwhile.
+                let _ = done.send(());
+            }
             Message::Open => self.acceptor.open(),
             Message::Stop => self.stopping = true,
         }

@@ -120,7 +120,12 @@ impl<W: Write> Recorded<W> {
                 self.put(|bytes, _| Entry::Control(*token, request.clone()).encode(bytes));
             }
             Event::Blocks(event) => self.put(|bytes, _| put::application(bytes, event)),
-            Event::Adopted { .. } | Event::Told { .. } | Event::IoDone(..) | Event::DeviceAway(..) => {
+            Event::Adopted { .. }
+            | Event::Told { .. }
+            | Event::IoDone(..)
+            | Event::DeviceAway(..)
+            | Event::DeviceCame(_)
+            | Event::DeviceWent(_) => {
                 tracing::warn!(
                     "what comes from another shard or from the disk cannot be recorded: the recording ends here"
                 );

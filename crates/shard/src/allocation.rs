@@ -2,7 +2,7 @@
 
 use crate::control::{ControlError, ControlErrorKind};
 use crate::custody::{self, forget_vssd, take_back};
-use crate::devices::{DeviceIndex, OwnDevice};
+use crate::devices::{DeviceIndex, OwnDevice, Standing};
 use crate::job::{Job, Progress};
 use crate::lanes::{Lane, channels_on};
 use crate::ledger::{Held, HeldPart};
@@ -80,7 +80,8 @@ fn candidates<M: Divide>(
     record: &VssdRecord,
 ) -> Result<Vec<DeviceIndex>, ControlError> {
     let devices = &here.plane.flash.devices;
-    refuse_other_device(name, record, devices.iter().map(|own| own.config.name.as_str()))?;
+    let there = devices.iter().filter(|own| own.standing == Standing::There);
+    refuse_other_device(name, record, there.map(|own| own.config.name.as_str()))?;
     let is_wanted = |own: &OwnDevice<M>| record.device.contains(&own.config.name);
     if let Some(away) = devices.iter().find(|own| own.is_away && is_wanted(own)) {
         let what = format!("device \"{}\" does not answer; ask again when it does", away.config.name);
@@ -90,7 +91,7 @@ fn candidates<M: Divide>(
         });
     }
     let mut order: Vec<(DeviceIndex, &OwnDevice<M>)> =
-        devices.numbered().filter(|(_, own)| !own.is_away).collect();
+        devices.numbered().filter(|(_, own)| own.takes_vssds()).collect();
     if record.device.is_empty() {
         // In thousandths, so that devices may be of any size.
         order.sort_by_key(|(device, own)| {
@@ -142,7 +143,7 @@ fn choose_devices<M: Divide>(
             refused.message += &format!(" (of its part on device \"{}\")", own.config.name);
             Err(refused)
         }
-        None if devices.iter().filter(|own| !own.is_away).count() < count => invalid(
+        None if devices.iter().filter(|own| own.takes_vssds()).count() < count => invalid(
             name,
             &format!("{count} parts lie on {count} devices, and fewer answer; ask again when more do"),
         ),
@@ -232,7 +233,7 @@ fn begin<M: Divide>(
     let mut record = VssdRecord { staging_slot, staging_slot_count, ..record };
     let id = new_id(here).map_err(|error| alloc_refused(name, &error))?;
     let devices = &here.plane.flash.devices;
-    if devices.len() > 1 {
+    if devices.indexes() > 1 {
         // So that the devices are known by name while they are away.
         let named = parts.iter().map(|part| devices.get(part.device).config.name.clone());
         record.spec.device = named.collect();

@@ -126,7 +126,9 @@ impl Claims {
                 claims.shared.extend(members_of(&named(&change.volumes), &named(&change.vssds)));
             }
             ControlRequest::DeleteQosSet(_) => claims.alone.push(Object::QosSets),
-            ControlRequest::MoveTenant { .. } | ControlRequest::Shutdown => return Claims::everything(),
+            ControlRequest::MoveTenant { .. } | ControlRequest::Device { .. } | ControlRequest::Shutdown => {
+                return Claims::everything();
+            }
             ControlRequest::Status | ControlRequest::Latency => {}
         }
         claims

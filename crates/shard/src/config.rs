@@ -10,6 +10,7 @@ use diecut_volume::AnchorPace;
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Settings of a device.
 #[derive(Clone, Debug)]
@@ -22,6 +23,13 @@ pub struct DeviceConfig {
     pub volatile_cache: bool,
     /// Whether the pool is made, whatever lies on the device: see [`ShardConfig::makes_pool`].
     pub makes_pool: bool,
+}
+
+impl DeviceConfig {
+    /// The UUID by which its label names it; zeros of what has no label.
+    pub(crate) fn uuid(&self) -> Uuid {
+        Uuid::from_bytes(self.pool.nonces.map_or([0; 16], |nonces| nonces.device()))
+    }
 }
 
 impl ShardConfig {

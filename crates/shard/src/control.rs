@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::fmt;
+use uuid::Uuid;
 
 /// Chosen by the driver, returned with the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +115,14 @@ pub enum ControlRequest {
         /// The shard, from 0.
         shard: u16,
     },
+    /// A device comes to the pool while the server runs, or leaves it. Whoever asks writes the labels between two turns, and brings the device, or
+    /// takes it away, by events ([`crate::drive::Event::DeviceCame`]).
+    Device {
+        /// Its UUID.
+        device: Uuid,
+        /// What becomes of it.
+        turn: DeviceTurn,
+    },
     /// Everything that exists, with figures.
     Status,
     /// Where the time of slow commands went.
@@ -128,6 +137,19 @@ pub enum ControlRequest {
     },
     /// Makes everything durable and stops accepting commands; answered when a restart needs no recovery.
     Shutdown,
+}
+
+/// What becomes of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceTurn {
+    /// It was brought, and is to be one of the pool. When that is done it has all that the others have, and labels may tell of it.
+    Comes,
+    /// All labels tell of it: it is one of the pool, and vSSDs may lie on it.
+    Joined,
+    /// It is to leave: nothing lies on it. When that is done the others have all that it has, and labels may say that it is none of the pool.
+    Leaves,
+    /// No label knows it any more, or none does yet: it is forgotten.
+    Went,
 }
 
 impl ControlRequest {
@@ -145,6 +167,7 @@ impl ControlRequest {
             | ControlRequest::ChangeQosSet { .. }
             | ControlRequest::SetPath { .. }
             | ControlRequest::UnfenceVssd(_)
+            | ControlRequest::Device { .. }
             | ControlRequest::Status
             | ControlRequest::Latency
             | ControlRequest::Shutdown => true,
@@ -201,6 +224,15 @@ impl ControlRequest {
             ControlRequest::DeleteQosSet(name) => format!("deletion of QoS set \"{}\"", Shown(name)),
             ControlRequest::MoveTenant { tenant, shard } => {
                 format!("move of tenant \"{}\" to shard {shard}", Shown(tenant))
+            }
+            ControlRequest::Device { device, turn } => {
+                let what = match turn {
+                    DeviceTurn::Comes => "coming",
+                    DeviceTurn::Joined => "joining",
+                    DeviceTurn::Leaves => "leaving",
+                    DeviceTurn::Went => "end",
+                };
+                format!("{what} of device {device}")
             }
             ControlRequest::Status => "status".to_owned(),
             ControlRequest::Latency => "report of slow commands".to_owned(),
@@ -348,6 +380,8 @@ pub struct DeviceStatus {
     pub raw_capacity_bytes: u64,
     /// What it lies on cannot be reached.
     pub is_away: bool,
+    /// It comes to the pool, or leaves it.
+    pub turning: Option<DeviceTurning>,
     /// Erases of each channel since the device was made.
     pub erases_per_channel: Vec<u64>,
     /// Channels that no vSSD uses.
@@ -360,6 +394,15 @@ pub struct DeviceStatus {
     pub quarantined: Vec<String>,
     /// Even wear.
     pub wear: WearStatus,
+}
+
+/// Where a device is on its way to the pool, or out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceTurning {
+    /// It was brought, and nothing lies on it yet.
+    Joins,
+    /// It is to go, and nothing more is given away on it.
+    Leaves,
 }
 
 /// A vSSD.

@@ -191,7 +191,9 @@ impl ModelledCore {
                 | drive::Event::Told { .. }
                 | drive::Event::Blocks(_)
                 | drive::Event::IoDone(..)
-                | drive::Event::DeviceAway(..) => 0,
+                | drive::Event::DeviceAway(..)
+                | drive::Event::DeviceCame(_)
+                | drive::Event::DeviceWent(_) => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

@@ -353,8 +353,9 @@ impl<M: Media> DataPlane<M> {
         let is_of_host = finished.source.0 & DOOR_SOURCE_BIT == 0;
         let target = &self.nvme.target;
         let facts = if is_of_host { CommandFacts::of(target, finished.completion.token) } else { None };
-        let device = slow.map(|slow| slow.device).unwrap_or_default();
-        let own = self.flash.devices.get_mut(device);
+        let devices = &mut self.flash.devices;
+        let device = slow.map(|slow| slow.device).filter(|device| devices.has(*device));
+        let own = devices.get_mut(device.unwrap_or_else(|| devices.first()));
         let operation = slow.map(|slow| slow.operation);
         self.delays.note(finished, facts, operation, &DieTimesView::of(&mut own.pool), now);
     }

@@ -27,23 +27,47 @@ pub(crate) struct OwnDevice<M: Media> {
     pub retired_told: Vec<u32>,
     /// What it lies on cannot be reached.
     pub is_away: bool,
+    pub standing: Standing,
+}
+
+/// How a device belongs to the pool of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It was brought while the server runs, and has no voice yet: nothing lies on it.
+    Joins,
+    There,
+    /// It is to go: nothing more is given away on it.
+    Leaves,
 }
 
 impl<M: Media> OwnDevice<M> {
     pub fn new(media: M, pool: Pool, config: DeviceConfig, staging: Staging) -> OwnDevice<M> {
         let dies = media.geometry().dies() as usize;
-        OwnDevice { media, pool, config, staging, retired_told: vec![0; dies], is_away: false }
+        OwnDevice {
+            media,
+            pool,
+            config,
+            staging,
+            retired_told: vec![0; dies],
+            is_away: false,
+            standing: Standing::There,
+        }
     }
 
     /// The UUID by which its label names it; zeros of what has no label.
     pub fn uuid(&self) -> Uuid {
-        Uuid::from_bytes(self.config.pool.nonces.map_or([0; 16], |nonces| nonces.device()))
+        self.config.uuid()
     }
 
     /// The erase blocks of a vSSD that lies here, for the length of a call.
     #[inline]
     pub fn space(&mut self, vssd: VssdId, now: Time) -> Space<'_, M> {
         self.pool.space(vssd, &mut self.media, now)
+    }
+
+    /// Whether something new may lie on it.
+    pub fn takes_vssds(&self) -> bool {
+        !self.is_away && self.standing == Standing::There
     }
 }
 
@@ -101,7 +125,8 @@ impl<M: Media> LentSpace<'_, M> {
 
 /// All of them; there is one at least.
 pub(crate) struct Devices<M: Media> {
-    own: Vec<OwnDevice<M>>,
+    /// By index. Those that left the pool, and those that were brought and did not join, have left their places empty: an index is given once.
+    own: Vec<Option<OwnDevice<M>>>,
     joined: BTreeMap<VssdId, Joined>,
 }
 
@@ -111,38 +136,80 @@ impl<M: Media> Devices<M> {
     pub fn new(own: Vec<OwnDevice<M>>) -> Devices<M> {
         assert!(!own.is_empty(), "I-S37: a server has a device");
         assert!(u16::try_from(own.len()).is_ok(), "I-S37: devices are numbered");
-        Devices { own, joined: BTreeMap::new() }
+        Devices { own: own.into_iter().map(Some).collect(), joined: BTreeMap::new() }
     }
 
     pub fn len(&self) -> usize {
-        self.own.len()
+        self.iter().count()
     }
 
-    pub fn iter(&self) -> std::slice::Iter<'_, OwnDevice<M>> {
-        self.own.iter()
+    /// The first one that is there.
+    pub fn first(&self) -> DeviceIndex {
+        self.numbered().next().expect("I-S37: a server has a device").0
     }
 
-    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, OwnDevice<M>> {
-        self.own.iter_mut()
+    /// Indexes that were given: those of devices that are gone, too.
+    pub fn indexes(&self) -> u16 {
+        self.own.len() as u16
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &OwnDevice<M>> + Clone {
+        self.own.iter().flatten()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut OwnDevice<M>> {
+        self.own.iter_mut().flatten()
     }
 
     pub fn into_vec(self) -> Vec<OwnDevice<M>> {
-        self.own
+        self.own.into_iter().flatten().collect()
     }
 
     /// With their numbers.
-    pub fn numbered(&self) -> impl Iterator<Item = (DeviceIndex, &OwnDevice<M>)> {
-        (0..).map(DeviceIndex).zip(&self.own)
+    pub fn numbered(&self) -> impl Iterator<Item = (DeviceIndex, &OwnDevice<M>)> + Clone {
+        (0..).map(DeviceIndex).zip(&self.own).filter_map(|(device, own)| Some((device, own.as_ref()?)))
+    }
+
+    /// See [`Devices::numbered`].
+    pub fn numbered_mut(&mut self) -> impl Iterator<Item = (DeviceIndex, &mut OwnDevice<M>)> {
+        (0..).map(DeviceIndex).zip(&mut self.own).filter_map(|(device, own)| Some((device, own.as_mut()?)))
+    }
+
+    /// Whether it is here, or was never brought or is gone.
+    pub fn has(&self, device: DeviceIndex) -> bool {
+        self.own.get(usize::from(device.0)).is_some_and(Option::is_some)
+    }
+
+    /// One more, at an index that no other one had.
+    ///
+    /// # Panics
+    /// If another one had it.
+    pub fn put(&mut self, device: DeviceIndex, own: OwnDevice<M>) {
+        let at = usize::from(device.0);
+        assert!(at >= self.own.len(), "I-S37: the index of a device is given once");
+        self.own.resize_with(at, || None);
+        self.own.push(Some(own));
+    }
+
+    /// One is gone.
+    ///
+    /// # Panics
+    /// If something lies on it, or it is the last one.
+    pub fn take(&mut self, device: DeviceIndex) -> Option<OwnDevice<M>> {
+        let gone = self.own.get_mut(usize::from(device.0))?.take()?;
+        assert!(gone.pool.vssd_ids().next().is_none(), "I-S37: nothing lies on a device that goes");
+        assert!(self.iter().next().is_some(), "I-S37: a server has a device");
+        Some(gone)
     }
 
     #[inline]
     pub fn get(&self, device: DeviceIndex) -> &OwnDevice<M> {
-        &self.own[usize::from(device.0)]
+        self.own[usize::from(device.0)].as_ref().expect("I-S37: a device that is used is there")
     }
 
     #[inline]
     pub fn get_mut(&mut self, device: DeviceIndex) -> &mut OwnDevice<M> {
-        &mut self.own[usize::from(device.0)]
+        self.own[usize::from(device.0)].as_mut().expect("I-S37: a device that is used is there")
     }
 
     /// Parts of a vSSD, each of which its pool has, are one from now on. `devices` are in the order in which their units take turns.
@@ -180,7 +247,10 @@ impl<M: Media> Devices<M> {
     pub fn part(&mut self) {
         let own = &self.own;
         self.joined.retain(|id, joined| {
-            let mut held = joined.devices.iter().map(|device| own[usize::from(device.0)].pool.holds(*id));
+            let mut held = joined
+                .devices
+                .iter()
+                .map(|device| own[usize::from(device.0)].as_ref().is_some_and(|own| own.pool.holds(*id)));
             let is_here = held.next().unwrap_or_default();
             assert!(held.all(|held| held == is_here), "I-S37: {id:?} leaves with all its parts");
             assert!(
@@ -202,18 +272,18 @@ impl<M: Media> Devices<M> {
         if self.joined.contains_key(&vssd) {
             return Some(LiesOn::Several);
         }
-        let at = self.own.iter().position(|device| device.pool.holds(vssd))?;
+        let at = self.own.iter().position(|own| own.as_ref().is_some_and(|own| own.pool.holds(vssd)))?;
         Some(LiesOn::Device(DeviceIndex(at as u16)))
     }
 
     /// Devices that have a part of a vSSD, or all of it; none if it does not lie here.
     pub fn of(&self, vssd: VssdId) -> impl Iterator<Item = &OwnDevice<M>> {
-        self.own.iter().filter(move |own| own.pool.holds(vssd))
+        self.iter().filter(move |own| own.pool.holds(vssd))
     }
 
     /// See [`Devices::of`].
     pub fn of_mut(&mut self, vssd: VssdId) -> impl Iterator<Item = &mut OwnDevice<M>> {
-        self.own.iter_mut().filter(move |own| own.pool.holds(vssd))
+        self.iter_mut().filter(move |own| own.pool.holds(vssd))
     }
 
     /// A device of a vSSD, for what is the same on all of them.
@@ -254,7 +324,7 @@ impl<M: Media> Devices<M> {
         let Joined { devices, parts } = joined;
         let own = (0..).map(DeviceIndex).zip(&mut self.own);
         let own = own.filter(|(device, _)| devices.binary_search(device).is_ok());
-        LentSpace::Joined(parts.space(own.map(|(_, own)| own.space(vssd, now))))
+        LentSpace::Joined(parts.space(own.filter_map(|(_, own)| Some(own.as_mut()?.space(vssd, now)))))
     }
 
     /// Answers of a device's pool from `first` on become those of the vSSDs that they are for: where other parts are to answer, too, with the last.
@@ -293,8 +363,9 @@ impl<M: Media> Devices<M> {
 
     /// vSSDs that lie here.
     pub fn vssd_ids(&self) -> impl Iterator<Item = VssdId> + '_ {
-        let is_first = |at: usize, id: &VssdId| !self.own[..at].iter().any(|before| before.pool.holds(*id));
-        let of_all = self.own.iter().enumerate();
+        let is_first =
+            |at: usize, id: &VssdId| !self.own[..at].iter().flatten().any(|before| before.pool.holds(*id));
+        let of_all = self.own.iter().enumerate().filter_map(|(at, own)| Some((at, own.as_ref()?)));
         of_all.flat_map(move |(at, own)| own.pool.vssd_ids().filter(move |id| is_first(at, id)))
     }
 
@@ -361,7 +432,7 @@ impl<M: Media> Devices<M> {
 
     /// An operation of a vSSD that took long and came back.
     pub fn take_slow(&mut self, vssd: VssdId, token: SpaceToken) -> Option<SlowOn> {
-        (0..).map(DeviceIndex).zip(&mut self.own).find_map(|(device, own)| {
+        self.numbered_mut().find_map(|(device, own)| {
             let operation = DieTimesView::of(&mut own.pool).take_slow(vssd, token)?;
             Some(SlowOn { device, operation })
         })
@@ -377,7 +448,7 @@ impl<M: Media> Devices<M> {
     /// # Panics
     /// If there are several.
     pub fn only(&self) -> &OwnDevice<M> {
-        let [only] = &*self.own else { panic!("I-S37: a device with dies of its own is alone") };
+        let [Some(only)] = &*self.own else { panic!("I-S37: a device with dies of its own is alone") };
         only
     }
 
@@ -386,7 +457,7 @@ impl<M: Media> Devices<M> {
     /// # Panics
     /// If there are several.
     pub fn only_mut(&mut self) -> &mut OwnDevice<M> {
-        let [only] = &mut *self.own else { panic!("I-S37: a device with dies of its own is alone") };
+        let [Some(only)] = &mut *self.own else { panic!("I-S37: a device with dies of its own is alone") };
         only
     }
 }

@@ -3,6 +3,7 @@
 pub use crate::blocks::{BlockAction, BlockEvent, BlockSession, MovedEntries};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
 use crate::devices::DeviceIndex;
+pub use crate::newcomer::Newcomer;
 use crate::notice::Notice;
 pub use crate::panics::WorkOutline;
 pub use crate::peer::ShardMessage;
@@ -81,6 +82,10 @@ pub enum Event {
     IoDone(DeviceIndex, IntentDone),
     /// What a device lies on cannot be reached for longer than hosts should wait; or it is reached again. What was asked for is carried out then.
     DeviceAway(DeviceIndex, bool),
+    /// A device was brought: [`ControlRequest::Device`] makes it one of the pool. What it asks for is carried out from now on.
+    DeviceCame(Box<Newcomer>),
+    /// A device is not there any more. Nothing that is asked of it is carried out; one that was brought and is not of the pool is forgotten.
+    DeviceWent(DeviceIndex),
 }
 
 /// What the shard asks of the driver.

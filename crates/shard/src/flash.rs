@@ -397,7 +397,10 @@ impl<M: Media> Flash<M> {
     pub fn run(&mut self, now: Time) {
         self.wake_stores(now);
         for _ in 0..ROUNDS_MAX {
-            for device in (0..self.devices.len() as u16).map(DeviceIndex) {
+            for device in (0..self.devices.indexes()).map(DeviceIndex) {
+                if !self.devices.has(device) {
+                    continue;
+                }
                 let own = self.devices.get_mut(device);
                 let first = self.space_completions.len();
                 if own.media.next_event() <= now {

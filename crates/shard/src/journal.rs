@@ -18,7 +18,7 @@ pub(crate) fn go_on<M: Divide>(here: &mut Owners<M>) {
         return send(here, false);
     }
     let Owners { plane, placement, .. } = here;
-    for (device, own) in (0..).map(DeviceIndex).zip(plane.flash.devices.iter_mut()) {
+    for (device, own) in plane.flash.devices.numbered_mut() {
         for (to, durable) in own.pool.take_durable() {
             let message = ShardMessage(Message::StatesAre(device, durable));
             placement.outgoing.push((ShardIndex(to), message));
@@ -36,7 +36,7 @@ pub(crate) fn send_all<M: Divide>(here: &mut Owners<M>) {
 
 fn send<M: Divide>(here: &mut Owners<M>, all: bool) {
     let Owners { plane, placement, .. } = here;
-    for (device, own) in (0..).map(DeviceIndex).zip(plane.flash.devices.iter_mut()) {
+    for (device, own) in plane.flash.devices.numbered_mut() {
         if device.0 > 0 && mutant!("shard: block states of the first device only are sent") {
             continue;
         }

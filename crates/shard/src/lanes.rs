@@ -43,6 +43,19 @@ impl LaneOwners {
         LaneOwners(geometries.iter().map(|geometry| vec![0; geometry.channels.into()]).collect())
     }
 
+    /// Lanes of one more device, all of them the first shard's; those of indexes before it that no device has are none.
+    pub fn add(&mut self, device: DeviceIndex, geometry: &Geometry) {
+        let at = usize::from(device.0);
+        assert!(at >= self.0.len(), "I-S37: the index of a device is given once");
+        self.0.resize(at, Vec::new());
+        self.0.push(vec![0; geometry.channels.into()]);
+    }
+
+    /// Lanes of a device that is gone are nobody's.
+    pub fn forget(&mut self, device: DeviceIndex) {
+        self.0[usize::from(device.0)].clear();
+    }
+
     /// # Panics
     /// If there is no such lane.
     pub fn of(&self, lane: Lane) -> u16 {

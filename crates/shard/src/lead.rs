@@ -121,7 +121,12 @@ fn scope(step: &Step, job: &Job) -> Scope {
         Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear | Step::Reopen(_) | Step::Readmit(_) => {
             unreachable!("I-S5: the first shard does what is its own")
         }
-        Step::AllocVssd { .. } | Step::SyncVssd { .. } | Step::Persist | Step::KeepForHosts => Scope::Here,
+        Step::AllocVssd { .. }
+        | Step::SyncVssd { .. }
+        | Step::Persist
+        | Step::KeepForHosts
+        | Step::JoinDevice(_)
+        | Step::LeaveDevice(_) => Scope::Here,
         Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
         Step::CanDelete { vssd } | Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => {
             Scope::Vssd(*vssd)
@@ -133,6 +138,8 @@ fn scope(step: &Step, job: &Job) -> Scope {
         | Step::ApplySubsystem { .. }
         | Step::RemoveSubsystem { .. }
         | Step::FlushStores
+        | Step::TakeDevice(_)
+        | Step::ForgetDevice(_)
         | Step::Unfence { .. }
         | Step::ApplyWear
         | Step::Exchange(_)

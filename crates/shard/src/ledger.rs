@@ -143,6 +143,20 @@ impl Ledger {
         }
     }
 
+    /// One more device, on which nothing lies. `kept`: lanes that stay with the first shard.
+    pub fn add_device(&mut self, device: DeviceIndex, geometry: &Geometry, kept: &[u16]) {
+        self.owners.add(device, geometry);
+        self.geometries.resize(usize::from(device.0), *geometry);
+        self.geometries.push(*geometry);
+        self.kept.extend(kept.iter().map(|channel| Lane::of(device, *channel)));
+    }
+
+    /// A device is gone.
+    pub fn forget_device(&mut self, device: DeviceIndex) {
+        self.owners.forget(device);
+        self.kept.retain(|lane| lane.device != device);
+    }
+
     /// Whether there is one shard only.
     pub fn is_single(&self) -> bool {
         self.shards == 1

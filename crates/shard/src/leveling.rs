@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 
 /// Tells the first shard what happened here to even wear.
 pub(crate) fn tell_wear<M: Divide>(here: &mut Owners<M>) {
-    let devices = (0..).map(DeviceIndex).zip(here.plane.flash.devices.iter_mut());
+    let devices = here.plane.flash.devices.numbered_mut();
     let news = devices.flat_map(|(device, own)| own.pool.take_wear_news().map(move |news| (device, news)));
     let news: Vec<(DeviceIndex, WearNews)> = news.collect();
     for (device, news) in news {
@@ -71,7 +71,11 @@ pub(crate) fn heard_of<M: Divide>(here: &mut Owners<M>, device: DeviceIndex, new
 
 /// What is known here.
 pub(crate) fn wear_report<M: Divide>(here: &mut Owners<M>, now: Time) -> WearReport {
-    let (dies, is_exchanging) = here.plane.flash.devices.only_mut().pool.wear_report(now);
+    // Where a device came since it was asked for, nothing comes of the answers.
+    let (dies, is_exchanging) = match here.plane.flash.devices.leveled() {
+        Some(device) => here.plane.flash.devices.get_mut(device).pool.wear_report(now),
+        None => (Vec::new(), false),
+    };
     WearReport { shard: here.placement.index.0, dies, is_exchanging }
 }
 

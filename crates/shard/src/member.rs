@@ -45,6 +45,9 @@ pub(crate) fn told<M: Divide>(
         "I-S5: {message:?} is not for shard {}",
         here.placement.index.0
     );
+    if message.of_device().is_some_and(|device| !here.plane.flash.devices.has(device)) {
+        return;
+    }
     match message.0 {
         Message::Order(number, Order::Find(inquiry)) => {
             let answer = Answer::Found(status::find(here, inquiry));

@@ -141,7 +141,9 @@ impl Drive for NullShard {
             drive::Event::Told { .. }
             | drive::Event::Blocks(_)
             | drive::Event::IoDone(..)
-            | drive::Event::DeviceAway(..) => return,
+            | drive::Event::DeviceAway(..)
+            | drive::Event::DeviceCame(_)
+            | drive::Event::DeviceWent(_) => return,
             drive::Event::Control { token, request: _ } => {
                 let error = crate::control::ControlError {
                     kind: crate::control::ControlErrorKind::Invalid,

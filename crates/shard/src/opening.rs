@@ -335,9 +335,9 @@ fn begin_leftovers<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, jobs:
 }
 
 /// vSSDs name the devices that they lie on as these are called now, so that one that is away later has a name.
-fn name_devices<M: Divide>(here: &Owners<M>, state: &mut State) {
+pub(crate) fn name_devices<M: Divide>(here: &Owners<M>, state: &mut State) {
     let devices = &here.plane.flash.devices;
-    if devices.len() == 1 && here.config.missing_devices == 0 {
+    if devices.indexes() == 1 && here.config.missing_devices == 0 {
         return;
     }
     for record in state.vssds.values_mut() {

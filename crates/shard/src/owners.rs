@@ -10,6 +10,7 @@ use crate::flash::Standing;
 use crate::health_turns::HealthTurns;
 use crate::lanes::{Lane, by_device};
 use crate::media_figures;
+use crate::newcomer::Newcomer;
 use crate::notice::Notice;
 use crate::panics::WorkOutline;
 use crate::peer::{Message, ShardMessage, World};
@@ -36,6 +37,8 @@ pub(crate) struct Owners<M: Divide> {
     pub registry: Registry,
     /// What lives where.
     pub placement: Placement,
+    /// Devices that were brought, and that nobody has made some of the pool.
+    pub newcomers: Vec<Newcomer>,
     /// What stores answered jobs.
     pub answers: Answers,
     /// Whose health is told next.

@@ -335,6 +335,16 @@ impl ShardMessage {
         }
     }
 
+    /// What it tells of block states and wear of a device, which may have left meanwhile.
+    pub(crate) fn of_device(&self) -> Option<DeviceIndex> {
+        match &self.0 {
+            Message::States(device, _) | Message::StatesAre(device, _) | Message::Wear(device, _) => {
+                Some(*device)
+            }
+            _ => None,
+        }
+    }
+
     /// If a shard says that it failed, what it knows of failures.
     pub(crate) fn of_fall(&self) -> Option<Arc<[PanicRecord]>> {
         match &self.0 {

@@ -118,11 +118,21 @@ pub(crate) fn plan(
         ControlRequest::ChangeQosSet { set, change } => qos_sets::change(set, change, device, &mut plan)?,
         ControlRequest::DeleteQosSet(name) => qos_sets::delete(name, &mut plan)?,
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
+        ControlRequest::Device { device, turn } => plan.steps = turn_device(*device, *turn),
         ControlRequest::Shutdown => shut_down(state, &mut plan),
         ControlRequest::Status | ControlRequest::Latency => {}
         ControlRequest::Within { .. } => unreachable!("I-S14: its patience was taken off when it came"),
     }
     Ok(plan)
+}
+
+fn turn_device(device: Uuid, turn: DeviceTurn) -> Vec<Step> {
+    match turn {
+        DeviceTurn::Comes => vec![Step::TakeDevice(device)],
+        DeviceTurn::Joined => vec![Step::JoinDevice(device), Step::Persist],
+        DeviceTurn::Leaves => vec![Step::LeaveDevice(device)],
+        DeviceTurn::Went => vec![Step::ForgetDevice(device)],
+    }
 }
 
 fn shut_down(state: &State, plan: &mut Plan) {

@@ -2,12 +2,12 @@
 
 use crate::answers::Answers;
 use crate::attach;
-use crate::catalog::{Catalogs, new_catalog};
+use crate::catalog::Catalogs;
 use crate::config::{DeviceConfig, ShardConfig};
 use crate::control::{ControlErrorKind, ControlRequest, ControlToken, Status};
 use crate::cost::TracePoint;
 use crate::data_plane::DataPlane;
-use crate::devices::{DeviceIndex, Devices, OwnDevice};
+use crate::devices::{DeviceIndex, Devices};
 use crate::drive::{self, CommandOutline, ConnectionId, Drive, Outbox};
 use crate::health;
 use crate::health_turns::HealthTurns;
@@ -16,6 +16,7 @@ use crate::journal;
 use crate::ledger::Held;
 use crate::leveling;
 use crate::member::{self, Begun};
+use crate::open_device::open_device;
 use crate::opening::{Opening, open_further};
 use crate::owners::Owners;
 use crate::peer::Answer;
@@ -25,14 +26,13 @@ use crate::registry::Registry;
 use crate::rejoin;
 use crate::remains;
 use crate::seat::Seat;
-use crate::staging::Staging;
 use crate::status;
-use diecut_catalog::{Catalog, State};
+use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion};
 use diecut_nvmf as target;
 use diecut_spec::TenantSpec;
-use diecut_units::{ProtectedMemory, Time, mutant};
+use diecut_units::{Time, mutant};
 use diecut_volume::ReclaimUnit;
 use diecut_vssd::{Places, Pool, VssdId};
 use std::collections::BTreeMap;
@@ -46,93 +46,6 @@ pub struct Shard<M: Divide> {
     pub(crate) here: Owners<M>,
     jobs: Jobs,
     pub(crate) opening: Opening,
-}
-
-/// The pool over a part of a device: of the first shard a new one or what the device holds, of others an empty one. What cannot be is
-/// said, and stands beside a pool that nobody uses.
-fn open_pool<M: Divide>(
-    media: &mut M,
-    config: &DeviceConfig,
-    (protected, slot_size_bytes): (Option<&ProtectedMemory>, usize),
-    seat: Seat,
-    now: Time,
-) -> (Pool, Option<String>) {
-    let new = |media: &M| Pool::create(media, config.pool.clone());
-    let block_states_size_bytes = Pool::block_states_size_bytes(media.geometry(), &config.pool);
-    match protected {
-        _ if seat.index.0 > 0 => (Pool::empty_part(media, config.pool.clone()), None),
-        None if seat.shards > 1 && !new(media).can_divide() => {
-            let failure = format!(
-                "without protected memory one shard keeps all block states, but {} were asked for; start the server with \
-                 one shard, or give the device protected memory",
-                seat.shards
-            );
-            (new(media), Some(failure))
-        }
-        None if config.makes_pool => match Pool::make_on_flash(media, config.pool.clone()) {
-            Ok(mut pool) => {
-                if seat.shards > 1 {
-                    pool.will_divide();
-                }
-                pool.make_durable(media, now);
-                (pool, None)
-            }
-            Err(error) => (new(media), Some(error.to_string())),
-        },
-        None => {
-            let mut pool = Pool::open_from_flash(media, config.pool.clone(), now);
-            if seat.shards > 1 {
-                pool.will_divide();
-            }
-            (pool, None)
-        }
-        Some(memory) if memory.size_bytes() < block_states_size_bytes + slot_size_bytes => {
-            let failure = format!(
-                "the device has {} bytes of protected memory, but block states need {block_states_size_bytes} and each \
-                 vSSD {}; give the device more, or none",
-                memory.size_bytes(),
-                slot_size_bytes
-            );
-            (new(media), Some(failure))
-        }
-        Some(memory) => {
-            let journal = memory.region(0..block_states_size_bytes);
-            match Pool::open(media, config.pool.clone(), journal) {
-                Ok(pool) => (pool, None),
-                Err(error) => (new(media), Some(error.to_string())),
-            }
-        }
-    }
-}
-
-/// What a shard has of one device: the pool, and the catalog there. What cannot be is said.
-fn open_device<M: Divide>(
-    mut media: M,
-    config: DeviceConfig,
-    slot_size_bytes: usize,
-    seat: Seat,
-    now: Time,
-) -> (OwnDevice<M>, Catalog, Option<String>) {
-    let geometry = *media.geometry();
-    let memory = media.protected_memory();
-    let (mut pool, mut failure) =
-        open_pool(&mut media, &config, (memory.as_ref(), slot_size_bytes), seat, now);
-    if seat.shards > 1 {
-        pool.follow();
-    }
-    let dies: Vec<_> =
-        (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
-    let device = config.pool.nonces.map_or([0; 16], |nonces| nonces.device());
-    let is_new = seat.index.0 > 0 || config.makes_pool;
-    let catalog = new_catalog(&mut media, device, &dies, is_new, now);
-    if catalog.is_none() {
-        let message = "the device has no two dies with good erase blocks for the catalog; use a larger one";
-        failure = Some(message.to_owned());
-    }
-    let catalog = catalog.unwrap_or_else(|| Registry::no_catalog(&media));
-    let block_states_size_bytes = Pool::block_states_size_bytes(&geometry, &config.pool);
-    let staging = Staging { memory, block_states_size_bytes, slot_size_bytes };
-    (OwnDevice::new(media, pool, config, staging), catalog, failure)
 }
 
 impl<M: Divide> Shard<M> {
@@ -184,7 +97,16 @@ impl<M: Divide> Shard<M> {
         let plane = DataPlane::new(devices, &config);
         let (answers, notices, health) = (Answers::default(), Vec::new(), HealthTurns::default());
         Shard {
-            here: Owners { config, plane, registry, placement, answers, health, notices },
+            here: Owners {
+                config,
+                plane,
+                registry,
+                placement,
+                newcomers: Vec::new(),
+                answers,
+                health,
+                notices,
+            },
             jobs: Jobs::default(),
             opening: Opening::new(is_member, failure),
         }
@@ -278,9 +200,9 @@ impl<M: Divide> Shard<M> {
         held.map(|(number, held)| (*number, (held.shard, parts(held)))).collect()
     }
 
-    /// How many devices it has.
-    pub fn device_count(&self) -> u16 {
-        self.here.plane.flash.devices.len() as u16
+    /// Indexes of its devices.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceIndex> + '_ {
+        self.here.plane.flash.devices.numbered().map(|(device, _)| device)
     }
 
     /// Whether something is being carried out for administrators, or for even wear over several shards.
@@ -465,7 +387,18 @@ impl<M: Divide> Drive for Shard<M> {
             return self.here.hand_out(now, actions);
         }
         if let drive::Event::IoDone(device, done) = event {
-            return self.here.plane.flash.devices.get_mut(device).media.intent_done(done, now);
+            let devices = &mut self.here.plane.flash.devices;
+            // Of one that left meanwhile nobody waits for it.
+            if devices.has(device) {
+                devices.get_mut(device).media.intent_done(done, now);
+            }
+            return;
+        }
+        if let drive::Event::DeviceCame(newcomer) = event {
+            return self.here.newcomers.push(*newcomer);
+        }
+        if let drive::Event::DeviceWent(device) = event {
+            return self.here.newcomers.retain(|one| one.device != device);
         }
         if let drive::Event::DeviceAway(device, is_away) = event {
             self.here.plane.set_away(device, is_away, now);
@@ -491,9 +424,11 @@ impl<M: Divide> Drive for Shard<M> {
                 attach::blocks_event(&mut self.here, self.opening.failure(), event, now);
                 return self.here.hand_out(now, actions);
             }
-            drive::Event::Told { .. } | drive::Event::IoDone(..) | drive::Event::DeviceAway(..) => {
-                unreachable!("taken above")
-            }
+            drive::Event::Told { .. }
+            | drive::Event::IoDone(..)
+            | drive::Event::DeviceAway(..)
+            | drive::Event::DeviceCame(_)
+            | drive::Event::DeviceWent(_) => unreachable!("taken above"),
         };
         health::look(&mut self.here, now);
         self.here.plane.nvme.handle(event, now);

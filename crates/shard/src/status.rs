@@ -1,7 +1,7 @@
 //! Everything that exists on a shard, with figures.
 
 use crate::control::*;
-use crate::devices::OwnDevice;
+use crate::devices::{OwnDevice, Standing};
 use crate::inquiry::{Findings, Inquiry};
 use crate::kept::Kept;
 use crate::latency_report;
@@ -89,6 +89,11 @@ fn device_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> DeviceStatu
         dies_per_channel: geometry.dies_per_channel,
         raw_capacity_bytes: geometry.raw_capacity_bytes(),
         is_away: own.is_away,
+        turning: match own.standing {
+            Standing::Joins => Some(DeviceTurning::Joins),
+            Standing::There => None,
+            Standing::Leaves => Some(DeviceTurning::Leaves),
+        },
         erases_per_channel: (0..u32::from(geometry.channels)).map(erases).collect(),
         free_channels: free_channels as u16,
         free_dies,
@@ -285,7 +290,9 @@ fn subsystem_status<M: Divide>(here: &Owners<M>, nqn: &str) -> SubsystemStatus {
 impl Status {
     /// Adds another shard's part.
     pub(crate) fn merge(&mut self, other: Status) {
-        for (own, other) in self.devices.iter_mut().zip(other.devices) {
+        for other in other.devices {
+            // One may have come or gone between the answers of two shards.
+            let Some(own) = self.devices.iter_mut().find(|own| own.name == other.name) else { continue };
             for (own, other) in own.erases_per_channel.iter_mut().zip(other.erases_per_channel) {
                 *own += other;
             }

@@ -1,6 +1,7 @@
 //! The steps that jobs are made of.
 
 use crate::ledger::Group;
+use uuid::Uuid;
 
 /// One step of an execution; asynchronous ones are repeated until they are done.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,14 @@ pub(crate) enum Step {
     Reopen(u16),
     /// It serves its hosts.
     Readmit(u16),
+    /// Everywhere: a device that was brought is opened, and given all that the others have ([`crate::steps::devices`]).
+    TakeDevice(Uuid),
+    /// It is one of the pool.
+    JoinDevice(Uuid),
+    /// Nothing more is given away on a device, and all others have all that it has.
+    LeaveDevice(Uuid),
+    /// Everywhere: it is forgotten.
+    ForgetDevice(Uuid),
 }
 
 impl Step {

@@ -1,6 +1,7 @@
 //! A shard's own part of each step of a job.
 
 pub(crate) mod catalog;
+pub(crate) mod devices;
 pub(crate) mod fences;
 pub(crate) mod repair;
 pub(crate) mod shortage;
@@ -80,5 +81,9 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::ApplyWear => wear::apply(here),
         Step::FlushStores => stores::flush(here, job, now),
         Step::KeepForHosts => reservations::hurry(here),
+        Step::TakeDevice(device) => devices::take(here, *device, now),
+        Step::JoinDevice(device) => devices::join(here, *device, job),
+        Step::LeaveDevice(device) => devices::leave(here, *device),
+        Step::ForgetDevice(device) => devices::forget(here, *device),
     }
 }

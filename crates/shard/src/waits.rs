@@ -44,6 +44,10 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
         Step::Reopen(shard) | Step::Readmit(shard) => format!("shard {shard}, which failed, to recover"),
         Step::Exchange(_) => "an exchange for even wear to begin".to_owned(),
         Step::ReturnChannels => "channels to come back".to_owned(),
+        Step::TakeDevice(_) => "the new device to be written to".to_owned(),
+        Step::JoinDevice(_) => "the new device".to_owned(),
+        Step::LeaveDevice(_) => "the other devices to have all of the catalog".to_owned(),
+        Step::ForgetDevice(_) => "what is under way on the device to end".to_owned(),
         Step::MoveTenant { tenant, .. } => format!("tenant \"{tenant}\" to be looked at"),
         Step::Leave(group) | Step::Arrive(group) | Step::Release(group, _) => {
             format!("the move of tenant \"{}\"", group.tenants.join("\", \""))

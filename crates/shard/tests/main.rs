@@ -6,6 +6,7 @@ mod composition;
 mod delays;
 mod drives;
 mod fallen;
+mod growing;
 mod herd;
 mod on_a_drive;
 mod placement;

@@ -149,6 +149,7 @@ impl Existing {
             }
             ControlRequest::DeleteQosSet(name) => found(next.qos_sets.remove(name).is_some())?,
             ControlRequest::SetWear(_)
+            | ControlRequest::Device { .. }
             | ControlRequest::Status
             | ControlRequest::Latency
             | ControlRequest::Shutdown => {}

@@ -11,7 +11,7 @@ use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
     ShardMessage,
 };
-use diecut_shard::{DeviceConfig, DeviceIndex, Seat, Shard, ShardConfig, divide_all, gather};
+use diecut_shard::{DeviceConfig, Seat, Shard, ShardConfig, divide_all, gather};
 use diecut_units::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -276,7 +276,7 @@ impl Shards {
         let mut wrong = Vec::new();
         let account = self.lead().account();
         for (at, shard) in self.shards.iter().enumerate() {
-            for device in (0..shard.device_count()).map(DeviceIndex) {
+            for device in shard.devices() {
                 let pool = shard.pool_of(device);
                 for id in pool.vssd_ids() {
                     let (is, kept) = (pool.places_of(id), account.get(&id.0));

@@ -889,7 +889,7 @@ impl System for Stack {
         let pools = || {
             let of_shard = |shard| {
                 let shard: &Shard<Device> = shard;
-                (0..shard.device_count()).map(|device| shard.pool_of(DeviceIndex(device)))
+                shard.devices().map(|device| shard.pool_of(device))
             };
             self.shards().all().flat_map(of_shard)
         };
@@ -1058,7 +1058,7 @@ impl System for Stack {
     }
     fn check_invariants(&self) {
         for shard in self.shards().all() {
-            (0..shard.device_count()).for_each(|at| shard.pool_of(DeviceIndex(at)).check_invariants());
+            shard.devices().for_each(|device| shard.pool_of(device).check_invariants());
             shard.check_budget();
             shard.check_shares();
         }

@@ -168,6 +168,7 @@ impl Pool {
     /// The medium has no room for a log of block states.
     pub fn make_on_flash<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Result<Pool, OpenError> {
         let mut pool = Pool::create(media, config);
+        pool.opened_from_flash();
         let replay = Replay::new(pool.system_area(), pool.core.sizes(), pool.core.nonces, media);
         let (table, log) = replay.anew()?;
         pool.go_on_with(table, Some(log), true)?;

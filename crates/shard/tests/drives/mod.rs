@@ -14,6 +14,7 @@ use diecut_spec::{Isolation, Size, VssdSpec};
 use diecut_testing::Random;
 use diecut_testing::versions::Versions;
 use diecut_units::{Buffer, BufferMut, IU_SIZE_BYTES, Time};
+use uuid::Uuid;
 
 pub const SIZE_BYTES: u64 = 66 << 20;
 pub const LBAS: u64 = 512;
@@ -104,6 +105,18 @@ impl World {
             done,
             actions,
         }
+    }
+
+    /// A drive is brought while the server runs. Its UUID.
+    pub fn bring(&mut self, drive: Labelled) -> Uuid {
+        let (medium, nonces) = (drive.medium(), Nonces::new([0x5e; 16], [drive.device; 16]));
+        let pool = PoolConfig { nonces: Some(nonces), ..PoolConfig::suited_to(medium.geometry()) };
+        let config = DeviceConfig { name: drive.name(), pool, volatile_cache: true, makes_pool: true };
+        let (index, device) = (DeviceIndex(self.drives.len() as u16), Uuid::from_bytes([drive.device; 16]));
+        self.drives.push(drive);
+        let came = Event::DeviceCame(Box::new(Newcomer::new(index, medium, config)));
+        self.shard.handle(came, self.now, &mut self.actions);
+        device
     }
 
     /// What happens next; says whether anything does.

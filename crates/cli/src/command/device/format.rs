@@ -4,8 +4,10 @@ use super::identified::Shape;
 use super::{Cut, complain, remote};
 use crate::print;
 use clap::Args;
+use diecut_api::object::AddedDevice;
 use diecut_api::place::Place;
 use diecut_daemon::format::{FormatOptions, Formatted, format};
+use diecut_devices::DriveShape;
 use diecut_spec::Size;
 use serde::Serialize;
 use std::os::unix::fs::FileTypeExt;
@@ -46,6 +48,16 @@ pub fn as_text<S: serde::Serializer>(place: &Place, serializer: S) -> Result<S::
 impl From<Formatted> for Made {
     fn from(formatted: Formatted) -> Made {
         let Formatted { place, device, pool, shape } = formatted;
+        Made { place, device: device.to_string(), pool: pool.to_string(), shape: shape.into() }
+    }
+}
+
+impl From<AddedDevice> for Made {
+    fn from(added: AddedDevice) -> Made {
+        let AddedDevice { path, device, pool, lanes, blocks_per_lane, erase_block, .. } = added;
+        let block_size_bytes = erase_block.bytes();
+        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: None, dies: None };
+        let place = Place::Path(path.into());
         Made { place, device: device.to_string(), pool: pool.to_string(), shape: shape.into() }
     }
 }

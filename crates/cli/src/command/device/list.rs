@@ -2,7 +2,7 @@
 
 use crate::client::{Client, ClientError};
 use crate::print;
-use diecut_api::status::{DeviceStatus, MissingDevice};
+use diecut_api::status::{DeviceStatus, DeviceTurning, MissingDevice};
 use serde::Serialize;
 
 /// A device, there or not.
@@ -16,10 +16,21 @@ enum Listed<'a> {
 const HEADER: [&str; 7] =
     ["device", "state", "path", "channels x dies", "raw", "free channels / dies", "bad blocks"];
 
+/// How it is, in words.
+pub fn state(device: &DeviceStatus) -> String {
+    match device.turning {
+        _ if device.is_away => "does not answer",
+        None => "there",
+        Some(DeviceTurning::Joins) => "joins",
+        Some(DeviceTurning::Leaves) => "leaves",
+    }
+    .to_owned()
+}
+
 fn row(device: &DeviceStatus) -> Vec<String> {
     vec![
         device.name.clone(),
-        if device.is_away { "does not answer" } else { "there" }.to_owned(),
+        state(device),
         device.path.clone().unwrap_or_else(|| "memory".to_owned()),
         format!("{} x {}", device.channels, device.dies_per_channel),
         device.raw_capacity.to_string(),

@@ -35,13 +35,13 @@ pub enum Device {
         /// Its name, as `diecut device list` has it.
         name: String,
     },
-    /// Add a drive to a pool whose server is stopped. What it holds is lost.
+    /// Add a drive to the pool of a server, running or stopped. What it holds is lost.
     Add(add::Add),
     /// Make files, block devices and namespaces of targets a pool that a server can serve. What they hold is lost.
     Format(format::Format),
     /// Find pools by the labels of their drives, and make the set-up with which this machine serves one. Nothing is written to drives.
     Import(import::Import),
-    /// Take drives out of a pool whose server is stopped: those that are gone for good, and those on which nothing lies.
+    /// Take drives out of the pool of a server: those on which nothing lies; where it is stopped, those that are gone for good, too.
     Remove(remove::Remove),
     /// Take a namespace of a target from a server that is gone for good. One that still serves it writes no more when another one has it.
     Release(remote::Release),
@@ -78,17 +78,17 @@ impl Device {
         match self {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
-            Device::Add(add) => add.run(json),
             Device::Import(import) => import.run(json),
-            Device::Remove(remove) => remove.run(json),
-            Device::List | Device::Show { .. } => unreachable!("a server is asked"),
+            Device::List | Device::Show { .. } | Device::Add(_) | Device::Remove(_) => {
+                unreachable!("a server is asked")
+            }
             Device::Release(release) => release.run(json),
         }
     }
 
     /// Whether a server is asked.
     pub fn asks_server(&self) -> bool {
-        matches!(self, Device::List | Device::Show { .. })
+        matches!(self, Device::List | Device::Show { .. } | Device::Add(_) | Device::Remove(_))
     }
 
     /// Asks a server, and prints what it says.
@@ -102,9 +102,44 @@ impl Device {
         match self {
             Device::List => list::list(client, json).await,
             Device::Show { name } => show::show(client, &name, json).await,
+            Device::Add(add) => add.run(client, json).await,
+            Device::Remove(remove) => remove.run(client, json).await,
             _ => unreachable!("no server is asked"),
         }
     }
+}
+
+/// Whether a server that runs has the pool of these drives; one that is to be asked where none are named.
+async fn serves(client: &Client, drives: &[Place]) -> bool {
+    if drives.is_empty() {
+        return true;
+    }
+    let Ok(status) = client.status().await else { return false };
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    let served: Vec<_> = status.devices.iter().filter_map(|one| real(one.path.as_deref()?)).collect();
+    drives.iter().any(|drive| real(&drive.to_string()).is_some_and(|path| served.contains(&path)))
+}
+
+/// No server runs: then the drives of the pool are to be named with an option.
+fn or_stopped(error: ClientError, option: &str) -> ClientError {
+    match error {
+        ClientError::NoServer { .. } => ClientError::Usage(format!(
+            "{error}; where the server of the pool is stopped, name each of its drives with {option}"
+        )),
+        other => other,
+    }
+}
+
+/// The path of a drive of this machine, from the root on.
+fn own_path(drive: &Place) -> Result<String, ClientError> {
+    let usage = |text: String| ClientError::Usage(text);
+    let Place::Path(path) = drive else {
+        return Err(usage(format!(
+            "{drive} is a namespace of a target: it is added while the server is stopped, whose drives are named with --to"
+        )));
+    };
+    let path = std::path::absolute(path).map_err(|error| usage(format!("{}: {error}", path.display())))?;
+    path.to_str().map(str::to_owned).ok_or_else(|| usage("the path is not UTF-8".to_owned()))
 }
 
 /// Tells of a refusal.

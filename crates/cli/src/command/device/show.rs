@@ -1,6 +1,7 @@
 //! `diecut device show`: a device of a running server, what lies on it, and what the drive under it is.
 
 use super::super::not_found;
+use super::list::state;
 use super::{Facts, Local, remote};
 use crate::client::{Client, ClientError};
 use crate::print;
@@ -66,7 +67,7 @@ fn rows(device: &DeviceStatus) -> Vec<(&'static str, String)> {
     let erases = &device.erases_per_channel;
     let (least, most) = (erases.iter().min().copied(), erases.iter().max().copied());
     let mut rows = vec![
-        ("state", if device.is_away { "does not answer" } else { "there" }.to_owned()),
+        ("state", state(device)),
         ("path", device.path.clone().unwrap_or_else(|| "memory".to_owned())),
         ("channels x dies", format!("{} x {}", device.channels, device.dies_per_channel)),
         ("raw", device.raw_capacity.to_string()),

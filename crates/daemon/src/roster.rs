@@ -1,0 +1,202 @@
+//! The devices of a server that runs, as long as it does: which come, and which leave.
+//!
+//! The shards know what lies on them, the kernel's rings what is asked of them, and the labels which of them make the pool. Here these are changed in
+//! an order in which a cut at any moment leaves the old pool or the new one (R13 in `docs/design/one-format.md`).
+
+mod coming;
+
+use crate::convert;
+use crate::error::ServeError;
+use crate::format;
+use crate::health::Watch;
+use crate::held::Held;
+use crate::http::DeviceFacts;
+use coming::Coming;
+use diecut_api::object::RemovedDevice;
+use diecut_api::problem::{Problem, ProblemKind};
+use diecut_api::setup::Setup;
+use diecut_devices::{LabelDevice, Membership};
+use diecut_reactor::ReactorHandle;
+use diecut_shard::DeviceIndex;
+use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceTurn};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use uuid::Uuid;
+
+/// A device of the pool.
+pub(crate) struct Member {
+    pub index: DeviceIndex,
+    pub name: String,
+    pub device: Uuid,
+    /// Who writes its labels beside the shards, if somebody can.
+    pub held: Option<Held>,
+}
+
+/// What a roster is made with.
+pub(crate) struct Found {
+    pub members: Vec<Member>,
+    /// Indexes that were given to devices.
+    pub indexes: u16,
+    /// Devices of the pool that are not there.
+    pub missing_count: u16,
+    /// Hosts flush.
+    pub volatile_cache: bool,
+}
+
+struct Inner {
+    found: Found,
+    /// One that was brought, and has not come to its end.
+    coming: Option<Coming>,
+    watch: Watch,
+}
+
+/// See the module.
+pub struct Roster {
+    inner: Mutex<Inner>,
+    facts: Arc<RwLock<DeviceFacts>>,
+    setup: Setup,
+    shards: ReactorHandle,
+}
+
+fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
+    Problem::new(kind, message)
+}
+
+/// What a drive, or a label, says.
+fn invalid(error: ServeError) -> Problem {
+    problem(ProblemKind::Invalid, error.to_string())
+}
+
+impl Roster {
+    pub(crate) fn new(
+        found: Found,
+        watch: Watch,
+        facts: Arc<RwLock<DeviceFacts>>,
+        setup: Setup,
+        shards: ReactorHandle,
+    ) -> Roster {
+        Roster { inner: Mutex::new(Inner { found, coming: None, watch }), facts, setup, shards }
+    }
+
+    /// Lets go of all drives.
+    pub(crate) fn close(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.found.members.clear();
+        inner.coming = None;
+        inner.watch = Watch::default();
+    }
+
+    /// One device comes or leaves at a time.
+    fn alone(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
+        let busy =
+            || problem(ProblemKind::Busy, "a device is coming or leaving; ask again when that is done");
+        self.inner.try_lock().map_err(|_| busy())
+    }
+
+    fn ask(&self, request: ControlRequest) -> Result<(), ControlError> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let sent = self.shards.request(request, Box::new(move |response| _ = sender.send(response)));
+        let gone =
+            || ControlError { kind: ControlErrorKind::Busy, message: "the server is going away".to_owned() };
+        match sent.then(|| receiver.recv().ok()).flatten().ok_or_else(gone)? {
+            ControlResponse::Refused(error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn turn(&self, device: Uuid, turn: DeviceTurn) -> Result<(), ControlError> {
+        self.ask(ControlRequest::Device { device, turn })
+    }
+
+    /// As [`Roster::turn`], for as long as it takes: what comes next needs it.
+    fn turn_at_last(&self, device: Uuid, turn: DeviceTurn) -> Result<(), ControlError> {
+        let request = Box::new(ControlRequest::Device { device, turn });
+        self.ask(ControlRequest::Within { patience_ms: 0, request })
+    }
+
+    fn facts(&self, change: impl FnOnce(&mut DeviceFacts)) {
+        change(&mut self.facts.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Takes a device out of the pool, on which nothing lies. What was cut short goes on where it was.
+    ///
+    /// # Errors
+    /// Names the device and what speaks against it.
+    pub(crate) fn remove(&self, named: &str) -> Result<RemovedDevice, Problem> {
+        let mut inner = self.alone()?;
+        let inner = &mut *inner;
+        check_labels(&inner.found, "take one out of it (`diecut device remove DEVICE --from DRIVE...`)")?;
+        let Some(at) = inner.found.members.iter().position(|member| is_called(member, named)) else {
+            return Err(problem(
+                ProblemKind::NotFound,
+                format!("there is no device \"{named}\"; `diecut device list` shows what there is"),
+            ));
+        };
+        let (device, index) = (inner.found.members[at].device, inner.found.members[at].index);
+        self.turn(device, DeviceTurn::Leaves).map_err(convert::problem)?;
+        // R13: one after the other, and each on all that stay.
+        let list = self.list_without(&inner.found.members[at], device);
+        let staying = inner.found.members.iter_mut().enumerate().filter(|(other, _)| *other != at);
+        for (_, member) in staying {
+            let held = member.held.as_mut().expect("all labels can be written");
+            held.list_devices(&list).map_err(|error| again(&error, "removed"))?;
+        }
+        self.turn_at_last(device, DeviceTurn::Went).map_err(convert::problem)?;
+        self.shards.take_away(index);
+        let Member { name, held, .. } = inner.found.members.remove(at);
+        inner.watch.remove(&name);
+        self.facts(|facts| _ = facts.places.remove(&name));
+        if let Some(held) = held
+            && let Err(error) = held.drive.clear()
+        {
+            tracing::warn!("{}", format::named(held.place(), &error));
+        }
+        Ok(RemovedDevice { name, device })
+    }
+
+    /// What labels say of the pool without a device.
+    fn list_without(&self, member: &Member, device: Uuid) -> Vec<LabelDevice> {
+        let label = &member.held.as_ref().expect("all labels can be written").label;
+        let leaves = |one: &LabelDevice| one.device == *device.as_bytes();
+        let change = |one: &LabelDevice| match leaves(one) {
+            true => LabelDevice { membership: Membership::Removed, ..*one },
+            false => *one,
+        };
+        label.devices.iter().map(change).collect()
+    }
+}
+
+fn is_called(member: &Member, named: &str) -> bool {
+    let place = member.held.as_ref().map(|held| held.place().to_string());
+    member.name == named
+        || Uuid::parse_str(named).is_ok_and(|device| device == member.device)
+        || place.is_some_and(|place| {
+            place == named || std::fs::canonicalize(place).is_ok_and(|place| place == Path::new(named))
+        })
+}
+
+/// Whether all labels of the pool can be written while it is served.
+fn check_labels(found: &Found, offline: &str) -> Result<(), Problem> {
+    if found.missing_count > 0 {
+        let message = format!(
+            "devices of the pool are not there, and each has to learn of the change: start the server with all of them, or stop it and {offline}"
+        );
+        return Err(problem(ProblemKind::Invalid, message));
+    }
+    if let Some(member) = found.members.iter().find(|member| member.held.is_none()) {
+        let message = format!(
+            "device \"{}\" is a namespace of a target, whose label cannot be changed while it is served: stop the server and {offline}",
+            member.name
+        );
+        return Err(problem(ProblemKind::Invalid, message));
+    }
+    Ok(())
+}
+
+/// A label could not be written.
+fn again(error: &ServeError, what: &str) -> Problem {
+    problem(
+        ProblemKind::Media,
+        format!("{error}; the device is not {what} yet: the same command goes on where it was"),
+    )
+}
