@@ -28,6 +28,7 @@
 //! | `POST /v1/wear` | changes settings of even wear | [`diecut_spec::WearSettings`] | 204 |
 //! | `POST /v1/devices` | adds a drive to the pool | [`crate::object::NewDevice`] | [`crate::object::AddedDevice`] |
 //! | `DELETE /v1/devices/{device}` | takes one out, by name, path or UUID | - | [`crate::object::RemovedDevice`] |
+//! | `POST /v1/devices/{device}/evacuate` | begins to move what lies there to other devices; the status says how far that is | - | 204 |
 //! | `POST /v1/shutdown` | stops the server in order | - | 204 |
 //!
 //! A change answers 200 instead of 204 where what it asks for was so already.
@@ -70,6 +71,11 @@ pub fn repair(vssd: &str) -> String {
 /// The path of the end of a vSSD's fence.
 pub fn unfence(vssd: &str) -> String {
     format!("{VSSDS}/{}/unfence", encode(vssd))
+}
+
+/// The path of the evacuation of a device.
+pub fn evacuate(device: &str) -> String {
+    format!("{DEVICES}/{}/evacuate", encode(device))
 }
 
 /// The path of one object of a kind.

@@ -76,6 +76,12 @@ pub struct DeviceStatus {
     /// It comes to the pool, or leaves it; absent of one that is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turning: Option<DeviceTurning>,
+    /// Of one that drains: what is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<VssdMove>,
+    /// Why the last evacuation of it did not come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evacuation_error: Option<String>,
     /// Channels that no vSSD uses.
     pub free_channels: u16,
     /// Dies that no vSSD uses, over all channels.
@@ -104,8 +110,21 @@ pub struct DeviceStatus {
 pub enum DeviceTurning {
     /// It was brought, and nothing lies on it yet.
     Joins,
+    /// What lies on it moves to others, and nothing more is given away on it.
+    Drains,
     /// It is to go, and nothing more is given away on it.
     Leaves,
+}
+
+/// How far the vSSD is that moves to other devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VssdMove {
+    /// Its name.
+    pub vssd: String,
+    /// Bytes of its volumes that are still to be copied; hosts add some.
+    pub left: Size,
+    /// Bytes of all of them.
+    pub all: Size,
 }
 
 /// What an NVMe drive says of its health (NVMe Base 2.0, figure 207). Counts are those of the drive's whole life.

@@ -27,6 +27,21 @@ pub struct VssdRecord {
     pub zone_room: Option<ZoneRoomRecord>,
 }
 
+impl VssdRecord {
+    /// The same, as it is asked for where the server chooses anew where it lies.
+    pub fn elsewhere(&self) -> VssdRecord {
+        let parts = self.spec.part_count();
+        let parts = (parts > 1).then(|| u16::try_from(parts).expect("parts are few"));
+        VssdRecord {
+            spec: VssdSpec { device: Vec::new(), parts, ..self.spec.clone() },
+            number: 0,
+            staging_slot: None,
+            parts: Vec::new(),
+            ..self.clone()
+        }
+    }
+}
+
 impl Deref for VssdRecord {
     type Target = VssdSpec;
     fn deref(&self) -> &VssdSpec {

@@ -172,8 +172,9 @@ fn end_with(error: &clap::Error) -> ! {
 /// Refuses options that would do nothing.
 fn refuse_in_vain(matches: &ArgMatches) {
     // Those of `device` that ask a server.
-    let asks =
-        |device: &ArgMatches| matches!(device.subcommand_name(), Some("list" | "show" | "add" | "remove"));
+    let asks = |device: &ArgMatches| {
+        matches!(device.subcommand_name(), Some("list" | "show" | "add" | "remove" | "evacuate"))
+    };
     if matches.subcommand_matches("device").is_some_and(asks) {
         return;
     }

@@ -281,3 +281,47 @@ fn an_addition_that_is_cut_short_goes_on() {
         server.stop();
     }
 }
+
+/// Goal: what lies on a drive moves to the others while its host works, the drive leaves, and all that was flushed is there after a kill; where there is
+/// nowhere to go it is said at once.
+#[test]
+fn a_drive_is_evacuated_while_a_host_works() {
+    let folder = folder(&["a", "b"], 1);
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    create(folder, "wide", "b,a");
+    let said = refused(folder, &[&SOCKET[..], &["device", "evacuate", "a"]].concat());
+    assert_says(&said, &["device \"a\" cannot be evacuated, the others lack room"]);
+    add(folder, "c", 1);
+    let on = |vssd: &str| ask(folder, &["vssd", "show", vssd])["device"].to_string();
+    let from = if on("vssd-a").contains("\"a\"") { "a" } else { "b" };
+    let mut known = Known::new(LBAS);
+    let (address, flushes) = (server.socket_address(), known.flush_count());
+    let worker = std::thread::spawn(move || {
+        let mut host = Host::connect(address, "a").unwrap();
+        let said = known.work(&mut host, &mut Random::of(9), u32::MAX);
+        (known, said)
+    });
+    write(&server, "wide", 6);
+    let report = ask(folder, &["device", "evacuate", from]);
+    assert_eq!(report, serde_json::json!({ "device": from, "evacuated": true }));
+    for vssd in ["vssd-a", "wide"] {
+        assert!(!on(vssd).contains(&format!("\"{from}\"")), "{vssd} lies on {}", on(vssd));
+    }
+    holds(&server, "wide", 6);
+    ask(folder, &["device", "remove", from]);
+    let seen = flushes.load(Ordering::Relaxed);
+    diecut_testing::wait::wait_for(
+        || "the host does not work",
+        || (flushes.load(Ordering::Relaxed) > seen).then_some(()),
+    );
+    server.kill();
+    let (mut known, said) = worker.join().unwrap();
+    said.unwrap_err();
+    let rest: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != from).collect();
+    write_setup(folder, &rest, 1);
+    let server = Server::in_folder(folder, &[]);
+    known.check(&mut Host::connect(server.socket_address(), "a").unwrap(), "after a kill");
+    holds(&server, "wide", 6);
+    server.stop();
+}

@@ -100,7 +100,8 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
             .map(|(one, file)| {
                 let path = place(&one).and_then(|place| place.path.clone());
                 let health = health.get(&one.name).cloned();
-                status::DeviceStatus { file, path, health, ..device(one) }
+                let evacuation_error = facts.evacuation_errors.get(&one.name).cloned();
+                status::DeviceStatus { file, path, health, evacuation_error, ..device(one) }
             })
             .collect(),
         missing_devices: facts.missing.clone(),
@@ -123,8 +124,15 @@ fn device(device: control::DeviceStatus) -> status::DeviceStatus {
         is_away: device.is_away,
         turning: device.turning.map(|turning| match turning {
             control::DeviceTurning::Joins => status::DeviceTurning::Joins,
+            control::DeviceTurning::Drains => status::DeviceTurning::Drains,
             control::DeviceTurning::Leaves => status::DeviceTurning::Leaves,
         }),
+        moving: device.moving.map(|moving| status::VssdMove {
+            vssd: moving.vssd,
+            left: Size(moving.left_bytes),
+            all: Size(moving.all_bytes),
+        }),
+        evacuation_error: None,
         free_channels: device.free_channels,
         free_dies: device.free_dies,
         bad_erase_blocks: device.bad_erase_blocks,

@@ -63,6 +63,8 @@ pub struct DeviceFacts {
     pub missing: Vec<MissingDevice>,
     /// What drives say of their health.
     pub health: Health,
+    /// Why evacuations did not come to their end, by the names of their devices.
+    pub evacuation_errors: BTreeMap<String, String>,
 }
 
 /// Where a device is.
@@ -112,6 +114,7 @@ fn routes(server: Server) -> Router {
         .route(route::WEAR, post(set_wear))
         .route(route::DEVICES, post(add_device))
         .route("/v1/devices/{device}", delete(remove_device))
+        .route("/v1/devices/{device}/evacuate", post(evacuate_device))
         .route(route::SHUTDOWN, post(shutdown))
         .fallback(|| async {
             Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
@@ -377,7 +380,7 @@ async fn set_wear(
 async fn turn<T: Send + 'static>(
     server: Server,
     title: String,
-    turn: impl FnOnce(&Roster) -> Result<T, Problem> + Send + 'static,
+    turn: impl FnOnce(&Arc<Roster>) -> Result<T, Problem> + Send + 'static,
 ) -> Result<axum::Json<T>, Refusal> {
     let _asking = clients::asking();
     let alone = || Problem::new(ProblemKind::Invalid, "an emulated device is alone in a server");
@@ -410,6 +413,14 @@ async fn remove_device(
 ) -> Result<axum::Json<RemovedDevice>, Refusal> {
     let title = format!("removal of device \"{device}\"");
     turn(server, title, move |roster| roster.remove(&device)).await
+}
+
+async fn evacuate_device(
+    State(server): State<Server>,
+    Path(device): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    let title = format!("evacuation of device \"{device}\"");
+    turn(server, title, move |roster| roster.evacuate(&device)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
 async fn shutdown(State(server): State<Server>) -> Result<StatusCode, Refusal> {

@@ -18,8 +18,11 @@ use diecut_api::setup::Setup;
 use diecut_devices::{LabelDevice, Membership};
 use diecut_reactor::ReactorHandle;
 use diecut_shard::DeviceIndex;
-use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceTurn};
+use diecut_shard::control::{
+    ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceTurn, VssdStatus,
+};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use uuid::Uuid;
 
@@ -56,6 +59,7 @@ pub struct Roster {
     facts: Arc<RwLock<DeviceFacts>>,
     setup: Setup,
     shards: ReactorHandle,
+    is_evacuating: AtomicBool,
 }
 
 fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
@@ -75,7 +79,8 @@ impl Roster {
         setup: Setup,
         shards: ReactorHandle,
     ) -> Roster {
-        Roster { inner: Mutex::new(Inner { found, coming: None, watch }), facts, setup, shards }
+        let inner = Mutex::new(Inner { found, coming: None, watch });
+        Roster { inner, facts, setup, shards, is_evacuating: AtomicBool::new(false) }
     }
 
     /// Lets go of all drives.
@@ -93,25 +98,29 @@ impl Roster {
         self.inner.try_lock().map_err(|_| busy())
     }
 
-    fn ask(&self, request: ControlRequest) -> Result<(), ControlError> {
+    fn ask(&self, request: ControlRequest) -> Result<ControlResponse, ControlError> {
         let (sender, receiver) = std::sync::mpsc::channel();
         let sent = self.shards.request(request, Box::new(move |response| _ = sender.send(response)));
         let gone =
             || ControlError { kind: ControlErrorKind::Busy, message: "the server is going away".to_owned() };
         match sent.then(|| receiver.recv().ok()).flatten().ok_or_else(gone)? {
             ControlResponse::Refused(error) => Err(error),
-            _ => Ok(()),
+            response => Ok(response),
         }
     }
 
+    /// Asks for something that may take long.
+    fn ask_at_last(&self, request: ControlRequest) -> Result<ControlResponse, ControlError> {
+        self.ask(ControlRequest::Within { patience_ms: 0, request: Box::new(request) })
+    }
+
     fn turn(&self, device: Uuid, turn: DeviceTurn) -> Result<(), ControlError> {
-        self.ask(ControlRequest::Device { device, turn })
+        self.ask(ControlRequest::Device { device, turn }).map(drop)
     }
 
     /// As [`Roster::turn`], for as long as it takes: what comes next needs it.
     fn turn_at_last(&self, device: Uuid, turn: DeviceTurn) -> Result<(), ControlError> {
-        let request = Box::new(ControlRequest::Device { device, turn });
-        self.ask(ControlRequest::Within { patience_ms: 0, request })
+        self.ask_at_last(ControlRequest::Device { device, turn }).map(drop)
     }
 
     fn facts(&self, change: impl FnOnce(&mut DeviceFacts)) {
@@ -127,10 +136,7 @@ impl Roster {
         let inner = &mut *inner;
         check_labels(&inner.found, "take one out of it (`diecut device remove DEVICE --from DRIVE...`)")?;
         let Some(at) = inner.found.members.iter().position(|member| is_called(member, named)) else {
-            return Err(problem(
-                ProblemKind::NotFound,
-                format!("there is no device \"{named}\"; `diecut device list` shows what there is"),
-            ));
+            return Err(unknown(named));
         };
         let (device, index) = (inner.found.members[at].device, inner.found.members[at].index);
         self.turn(device, DeviceTurn::Leaves).map_err(convert::problem)?;
@@ -154,6 +160,58 @@ impl Roster {
         Ok(RemovedDevice { name, device })
     }
 
+    /// Has all vSSDs of a device move to others, one after the other, on a thread of its own. The status says how far that is.
+    ///
+    /// # Errors
+    /// Names the device, and why it cannot be.
+    pub(crate) fn evacuate(self: &Arc<Self>, named: &str) -> Result<(), Problem> {
+        let inner = self.alone()?;
+        let member = inner.found.members.iter().find(|member| is_called(member, named));
+        let (device, name) = match member {
+            Some(member) => (member.device, member.name.clone()),
+            None => return Err(unknown(named)),
+        };
+        drop(inner);
+        if self.is_evacuating.swap(true, Ordering::SeqCst) {
+            return Err(problem(
+                ProblemKind::Busy,
+                "a device is being evacuated; ask again when that is done",
+            ));
+        }
+        let begun = self.turn(device, DeviceTurn::Drains).map_err(convert::problem).and_then(|()| {
+            self.facts(|facts| _ = facts.evacuation_errors.remove(&name));
+            let roster = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("evacuation".to_owned());
+            let spawned = thread.spawn(move || roster.empty(device, &name));
+            spawned.map(drop).map_err(|error| problem(ProblemKind::Unavailable, error.to_string()))
+        });
+        if begun.is_err() {
+            self.is_evacuating.store(false, Ordering::SeqCst);
+        }
+        begun
+    }
+
+    /// Until nothing lies on a device, or something cannot move.
+    fn empty(&self, device: Uuid, name: &str) {
+        while let Ok(ControlResponse::Status(status)) = self.ask(ControlRequest::Status) {
+            let lies = |vssd: &&VssdStatus| vssd.spec.device.iter().any(|on| on == name);
+            let Some(vssd) = status.vssds.iter().find(lies).map(|vssd| vssd.spec.name.clone()) else {
+                tracing::info!(device = name, "nothing lies on the device any more");
+                break;
+            };
+            match self.ask_at_last(ControlRequest::MoveVssd(vssd.clone())) {
+                Ok(_) => tracing::info!(device = name, vssd, "the vSSD moved to other devices"),
+                Err(error) => {
+                    tracing::error!(device = name, vssd, "the evacuation of the device ends: {error}");
+                    self.facts(|facts| _ = facts.evacuation_errors.insert(name.to_owned(), error.message));
+                    let _ = self.turn_at_last(device, DeviceTurn::Stays);
+                    break;
+                }
+            }
+        }
+        self.is_evacuating.store(false, Ordering::SeqCst);
+    }
+
     /// What labels say of the pool without a device.
     fn list_without(&self, member: &Member, device: Uuid) -> Vec<LabelDevice> {
         let label = &member.held.as_ref().expect("all labels can be written").label;
@@ -164,6 +222,11 @@ impl Roster {
         };
         label.devices.iter().map(change).collect()
     }
+}
+
+fn unknown(named: &str) -> Problem {
+    let message = format!("there is no device \"{named}\"; `diecut device list` shows what there is");
+    problem(ProblemKind::NotFound, message)
 }
 
 fn is_called(member: &Member, named: &str) -> bool {

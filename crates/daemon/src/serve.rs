@@ -347,7 +347,13 @@ pub fn serve(
         start(&reactor_config, shards, (devices, recipe), config, &panics, recording.zip(record_to))?;
     // What is open of the device is the threads' alone, so that they can open it again.
     drop(reactor_config);
-    let facts = DeviceFacts { traits, places, missing: missing.clone(), health: watch.health() };
+    let facts = DeviceFacts {
+        traits,
+        places,
+        missing: missing.clone(),
+        health: watch.health(),
+        ..DeviceFacts::default()
+    };
     let facts = Arc::new(RwLock::new(facts));
     let roster = (!found.members.is_empty())
         .then(|| Arc::new(Roster::new(found, watch, Arc::clone(&facts), setup.clone(), reactor.handle())));

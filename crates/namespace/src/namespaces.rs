@@ -129,6 +129,14 @@ impl Namespaces {
         self.seat(id, namespace);
     }
 
+    /// The volume of a namespace is in another store from now on, with all that it holds, and under the same index. Commands that have more pieces go on
+    /// there. Does nothing if it is not open.
+    pub fn rehome(&mut self, id: NamespaceId, store: StoreIndex) {
+        if let Some(namespace) = self.get_mut(id) {
+            namespace.backend.moved(store);
+        }
+    }
+
     /// Whether the namespace is open and takes commands.
     pub fn is_open(&self, id: NamespaceId) -> bool {
         self.get(id).is_some_and(|namespace| !namespace.closing)

@@ -350,6 +350,14 @@ impl Admission {
         }
     }
 
+    /// What is a vSSD's is another one's from now on, which has nothing.
+    pub fn rename(&mut self, old: VssdId, new: VssdId) {
+        let Some(vssd) = self.numbers.remove(&old.0) else { return };
+        self.vssds[vssd].id = Some(new);
+        let before = self.numbers.insert(new.0, vssd);
+        assert!(before.is_none(), "I-S1: a vSSD that takes another one's place has no volumes");
+    }
+
     /// Holds the commands of a vSSD back, or lets them go on: the queues of its dies are full, or have room again.
     pub fn hold(&mut self, vssd: VssdId, held: bool) {
         let Some(&vssd) = self.numbers.get(&vssd.0) else { return };

@@ -319,3 +319,29 @@ fn made<M: Divide>(here: &mut Owners<M>, name: &str, record: VssdRecord, job: &m
     job.next.vssds.insert(name.to_owned(), record);
     Progress::Done
 }
+
+/// Whether there is room for vSSDs where the server may choose anew where they lie, for all of them together.
+pub(crate) fn has_room_for<M: Divide>(
+    here: &mut Owners<M>,
+    records: &[VssdRecord],
+) -> Result<(), ControlError> {
+    let (mut taken, mut outcome) = (Vec::new(), Ok(()));
+    for (at, record) in (0..).zip(records) {
+        match choose(here, &record.name, &record.elsewhere()) {
+            Ok(Chosen { parts, .. }) => {
+                for HeldPart { device, places, .. } in parts {
+                    here.plane.flash.devices.get_mut(device).pool.reserve(VssdId(u32::MAX - at), &places);
+                    taken.push((device, places));
+                }
+            }
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    for (device, places) in taken {
+        here.plane.flash.devices.get_mut(device).pool.release(&places);
+    }
+    outcome
+}

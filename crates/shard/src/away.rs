@@ -48,6 +48,7 @@ pub(crate) fn check<M: Media>(
     let vssds: Vec<&str> = match request {
         ControlRequest::DeleteVssd(vssd)
         | ControlRequest::UnfenceVssd(vssd)
+        | ControlRequest::MoveVssd(vssd)
         | ControlRequest::RepairVssd { vssd, .. } => vec![vssd],
         ControlRequest::CreateVolume(spec) => vec![&spec.vssd],
         ControlRequest::DeleteVolume(volume) | ControlRequest::AttachNamespace { volume, .. } => {

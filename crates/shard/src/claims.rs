@@ -17,6 +17,8 @@ enum Object {
     Everything,
     /// Free dies, channels and parts of protected memory.
     Room,
+    /// The move of a vSSD to other devices: one at a time.
+    Moves,
     /// Settings of even wear.
     Wear,
     Tenant(String),
@@ -126,6 +128,9 @@ impl Claims {
                 claims.shared.extend(members_of(&named(&change.volumes), &named(&change.vssds)));
             }
             ControlRequest::DeleteQosSet(_) => claims.alone.push(Object::QosSets),
+            ControlRequest::MoveVssd(name) => {
+                claims.alone.extend([Object::Moves, Object::Vssd(name.clone())]);
+            }
             ControlRequest::MoveTenant { .. } | ControlRequest::Device { .. } | ControlRequest::Shutdown => {
                 return Claims::everything();
             }

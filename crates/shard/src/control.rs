@@ -115,6 +115,8 @@ pub enum ControlRequest {
         /// The shard, from 0.
         shard: u16,
     },
+    /// Moves a vSSD to other devices than those that are to leave ([`DeviceTurn::Drains`]), while its hosts go on.
+    MoveVssd(String),
     /// A device comes to the pool while the server runs, or leaves it. Whoever asks writes the labels between two turns, and brings the device, or
     /// takes it away, by events ([`crate::drive::Event::DeviceCame`]).
     Device {
@@ -146,6 +148,10 @@ pub enum DeviceTurn {
     Comes,
     /// All labels tell of it: it is one of the pool, and vSSDs may lie on it.
     Joined,
+    /// It is to be empty: nothing more is given away on it, and there is room elsewhere for what lies there. Until the server stops.
+    Drains,
+    /// It is one like others again.
+    Stays,
     /// It is to leave: nothing lies on it. When that is done the others have all that it has, and labels may say that it is none of the pool.
     Leaves,
     /// No label knows it any more, or none does yet: it is forgotten.
@@ -181,6 +187,7 @@ impl ControlRequest {
             | ControlRequest::AttachNamespace { .. }
             | ControlRequest::DetachNamespace { .. }
             | ControlRequest::RepairVssd { .. }
+            | ControlRequest::MoveVssd(_)
             | ControlRequest::MoveTenant { .. } => false,
             ControlRequest::Within { request, .. } => request.may_be_asked_again(),
         }
@@ -225,10 +232,13 @@ impl ControlRequest {
             ControlRequest::MoveTenant { tenant, shard } => {
                 format!("move of tenant \"{}\" to shard {shard}", Shown(tenant))
             }
+            ControlRequest::MoveVssd(vssd) => format!("move of vSSD \"{}\"", Shown(vssd)),
             ControlRequest::Device { device, turn } => {
                 let what = match turn {
                     DeviceTurn::Comes => "coming",
                     DeviceTurn::Joined => "joining",
+                    DeviceTurn::Drains => "evacuation",
+                    DeviceTurn::Stays => "staying",
                     DeviceTurn::Leaves => "leaving",
                     DeviceTurn::Went => "end",
                 };
@@ -382,6 +392,8 @@ pub struct DeviceStatus {
     pub is_away: bool,
     /// It comes to the pool, or leaves it.
     pub turning: Option<DeviceTurning>,
+    /// Of one that drains: what is on its way.
+    pub moving: Option<VssdMove>,
     /// Erases of each channel since the device was made.
     pub erases_per_channel: Vec<u64>,
     /// Channels that no vSSD uses.
@@ -401,8 +413,21 @@ pub struct DeviceStatus {
 pub enum DeviceTurning {
     /// It was brought, and nothing lies on it yet.
     Joins,
+    /// What lies on it moves to others, and nothing more is given away on it.
+    Drains,
     /// It is to go, and nothing more is given away on it.
     Leaves,
+}
+
+/// How far the vSSD is that moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VssdMove {
+    /// Its name.
+    pub vssd: String,
+    /// Bytes of its volumes that are still to be copied; hosts add some.
+    pub left_bytes: u64,
+    /// Bytes of all of them.
+    pub all_bytes: u64,
 }
 
 /// A vSSD.

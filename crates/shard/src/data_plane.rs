@@ -66,6 +66,8 @@ pub(crate) struct DataPlane<M: Media> {
     pub keeps: Vec<target::Keep>,
     /// A check that fails on purpose.
     planted: Option<PlantedPanic>,
+    /// A vSSD whose commands are held back, whatever its dies have room for.
+    held: Option<VssdId>,
 }
 
 impl<M: Media> DataPlane<M> {
@@ -88,7 +90,20 @@ impl<M: Media> DataPlane<M> {
             questions: Vec::new(),
             keeps: Vec::new(),
             planted: config.planted_panic,
+            held: None,
         }
+    }
+
+    /// Commands of hosts to a vSSD are held back from now on.
+    pub fn hold(&mut self, vssd: VssdId) {
+        self.held = Some(vssd);
+        self.admission.hold(vssd, true);
+    }
+
+    /// Those of the one that is held back go on, on the vSSD that has their volumes now.
+    pub fn let_go(&mut self, vssd: VssdId) {
+        self.held = None;
+        self.admission.hold(vssd, !self.flash.devices.has_room(vssd));
     }
 
     /// The store of a vSSD, if it is open.
@@ -213,6 +228,7 @@ impl<M: Media> DataPlane<M> {
             if matches!(answer.result, Err(VolumeError::Full)) {
                 self.flash.note_full(whose.store(), now);
             }
+            let Some(answer) = self.flash.answered(whose.store(), answer) else { return };
             if !of_jobs(answer.token.0, answer.result.is_ok())
                 && let Some(finished) = self.namespaces.complete(answer, now)
             {
@@ -236,7 +252,8 @@ impl<M: Media> DataPlane<M> {
     pub fn take_room(&mut self) {
         self.blocks.complete(&mut self.flash);
         let admission = &mut self.admission;
-        self.flash.take_room_changes(|vssd, has_room| admission.hold(vssd, !has_room));
+        let held = self.held;
+        self.flash.take_room_changes(|vssd, has_room| admission.hold(vssd, !has_room || held == Some(vssd)));
     }
 
     /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece. What goes to stores goes there

@@ -36,6 +36,8 @@ pub(crate) enum Standing {
     /// It was brought while the server runs, and has no voice yet: nothing lies on it.
     Joins,
     There,
+    /// What lies on it moves to others, and nothing more is given away on it.
+    Drains,
     /// It is to go: nothing more is given away on it.
     Leaves,
 }

@@ -2,18 +2,21 @@
 
 mod answers;
 mod chunks;
+mod copying;
 mod placement;
 mod zones;
 
+use crate::answers::Answers;
 use crate::at_work::{AtWork, For};
 use crate::devices::{DeviceIndex, Devices, LiesOn, SlowOn};
 use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
 pub(crate) use chunks::ChunksView;
+pub(crate) use copying::{Copying, PIECE_IUS, PIECES_AT_ONCE, runs};
 use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
-use diecut_volume::contract::{VolumeCommand, VolumeIndex};
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
 use diecut_volume::{Placement, Store, StoreConfig};
 use diecut_vssd::{DieTimesView, Pool, SpaceCompletion, VssdId};
 pub(crate) use zones::ZonesView;
@@ -42,6 +45,8 @@ struct StoreSlot {
     lies_on: LiesOn,
     store: Kept,
     has_work: bool,
+    /// Commands of hosts that volumes have.
+    under_way: u32,
     /// What was told of it last.
     told: Standing,
     /// That it is full is not told again before this.
@@ -77,6 +82,7 @@ impl StoreSlot {
             lies_on,
             store,
             has_work: false,
+            under_way: 0,
             told: Standing::TakesWrites,
             full_told_until: Time::ZERO,
             held: None,
@@ -123,6 +129,8 @@ pub(crate) struct Flash<M: Media> {
     pub answers: StoreAnswers,
     /// For whom the shard works now.
     pub at_work: AtWork,
+    /// What of a vSSD that moves was copied.
+    pub copying: Option<Copying>,
 }
 
 impl<M: Media> Flash<M> {
@@ -143,6 +151,7 @@ impl<M: Media> Flash<M> {
             block_completions: Vec::new(),
             answers: StoreAnswers::default(),
             at_work: AtWork::default(),
+            copying: None,
         }
     }
 
@@ -386,6 +395,10 @@ impl<M: Media> Flash<M> {
                 let Kept::Volumes(store) = &mut slot.store else {
                     unreachable!("I-S21: volumes are asked of a store of volumes")
                 };
+                slot.under_way += u32::from(!Answers::is_for_job(command.token.0));
+                if let Some(copying) = self.copying.as_mut().filter(|copying| copying.from == index) {
+                    copying.begins(&command);
+                }
                 store.submit(command, space.as_mut(), &mut self.answers.answers);
             }
             self.answers.are_of(index);
@@ -533,8 +546,32 @@ impl<M: Media> Flash<M> {
         due.fold(Time::NEVER, Time::min)
     }
 
+    /// A command was answered. Gives the answer back unless it is that of a copy.
+    #[inline]
+    pub fn answered(&mut self, index: StoreIndex, answer: VolumeCompletion) -> Option<VolumeCompletion> {
+        if !Answers::is_for_job(answer.token.0)
+            && let Some(slot) = self.stores.get_mut(index.0.into())
+        {
+            slot.under_way = slot.under_way.saturating_sub(1);
+        }
+        match &mut self.copying {
+            None => Some(answer),
+            Some(copying) => copying.answered(answer),
+        }
+    }
+
+    /// Commands of hosts that volumes have of a store.
+    pub fn under_way(&self, index: StoreIndex) -> u32 {
+        self.stores.get(index.0.into()).map_or(0, |slot| slot.under_way)
+    }
+
     /// When [`Flash::run`] has something to do; [`Time::ZERO`] for at once.
     pub fn deadline(&self) -> Time {
+        let copies = self.copying.as_ref().map_or(Time::NEVER, Copying::deadline);
+        copies.min(self.own_deadline())
+    }
+
+    fn own_deadline(&self) -> Time {
         if !self.busy.is_empty() || self.devices.iter().any(|own| own.pool.has_ready()) {
             return Time::ZERO;
         }

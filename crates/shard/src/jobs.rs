@@ -24,6 +24,7 @@ use crate::returns;
 use crate::status;
 use crate::step::Step;
 use crate::steps;
+use crate::steps::moving;
 use crate::waits::waits_for;
 use diecut_catalog::State;
 use diecut_media::Divide;
@@ -135,6 +136,7 @@ impl Jobs {
             ControlRequest::Within { patience_ms, request } => (Span::from_millis(patience_ms), *request),
             request => (here.config.control_patience, request),
         };
+        here.is_stopping |= request == ControlRequest::Shutdown;
         let deadline = if patience == Span(0) { Time::NEVER } else { now + patience };
         self.waiting.push_back(Waiting { token, request, since: now, deadline });
         true
@@ -406,6 +408,10 @@ fn refused<M: Divide>(
     now: Time,
     actions: &mut Vec<drive::Action>,
 ) {
+    // What cannot be written down did not move.
+    if job.steps.iter().any(|step| matches!(step, Step::SwitchVssd { .. })) {
+        moving::abandon(here, job);
+    }
     match job.asked.reply {
         Reply::Nobody => {}
         Reply::Administrator(token) => answer(actions, token, ControlResponse::Refused(error)),

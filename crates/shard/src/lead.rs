@@ -126,6 +126,11 @@ fn scope(step: &Step, job: &Job) -> Scope {
         | Step::Persist
         | Step::KeepForHosts
         | Step::JoinDevice(_)
+        | Step::MakeCopies { .. }
+        | Step::CopyVssd { .. }
+        | Step::SwitchVssd { .. }
+        | Step::DrainDevice(_)
+        | Step::StayDevice(_)
         | Step::LeaveDevice(_) => Scope::Here,
         Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
         Step::CanDelete { vssd } | Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => {

@@ -19,6 +19,7 @@ use crate::qos;
 use crate::reach::Reaches;
 use crate::registry::Registry;
 use crate::seat::ShardIndex;
+use crate::steps::moving::Moving;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
@@ -39,6 +40,10 @@ pub(crate) struct Owners<M: Divide> {
     pub placement: Placement,
     /// Devices that were brought, and that nobody has made some of the pool.
     pub newcomers: Vec<Newcomer>,
+    /// A vSSD that moves to other devices.
+    pub moving: Option<Moving>,
+    /// The server is to stop.
+    pub is_stopping: bool,
     /// What stores answered jobs.
     pub answers: Answers,
     /// Whose health is told next.

@@ -118,6 +118,7 @@ pub(crate) fn plan(
         ControlRequest::ChangeQosSet { set, change } => qos_sets::change(set, change, device, &mut plan)?,
         ControlRequest::DeleteQosSet(name) => qos_sets::delete(name, &mut plan)?,
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
+        ControlRequest::MoveVssd(name) => vssds::move_away(state, name, &mut plan)?,
         ControlRequest::Device { device, turn } => plan.steps = turn_device(*device, *turn),
         ControlRequest::Shutdown => shut_down(state, &mut plan),
         ControlRequest::Status | ControlRequest::Latency => {}
@@ -130,6 +131,8 @@ fn turn_device(device: Uuid, turn: DeviceTurn) -> Vec<Step> {
     match turn {
         DeviceTurn::Comes => vec![Step::TakeDevice(device)],
         DeviceTurn::Joined => vec![Step::JoinDevice(device), Step::Persist],
+        DeviceTurn::Drains => vec![Step::DrainDevice(device)],
+        DeviceTurn::Stays => vec![Step::StayDevice(device)],
         DeviceTurn::Leaves => vec![Step::LeaveDevice(device)],
         DeviceTurn::Went => vec![Step::ForgetDevice(device)],
     }

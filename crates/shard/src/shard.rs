@@ -103,6 +103,8 @@ impl<M: Divide> Shard<M> {
                 registry,
                 placement,
                 newcomers: Vec::new(),
+                moving: None,
+                is_stopping: false,
                 answers,
                 health,
                 notices,

@@ -2,6 +2,7 @@
 
 use crate::control::*;
 use crate::devices::{OwnDevice, Standing};
+use crate::flash::{Copying, PIECE_IUS};
 use crate::inquiry::{Findings, Inquiry};
 use crate::kept::Kept;
 use crate::latency_report;
@@ -92,8 +93,14 @@ fn device_status<M: Divide>(here: &Owners<M>, own: &OwnDevice<M>) -> DeviceStatu
         turning: match own.standing {
             Standing::Joins => Some(DeviceTurning::Joins),
             Standing::There => None,
+            Standing::Drains => Some(DeviceTurning::Drains),
             Standing::Leaves => Some(DeviceTurning::Leaves),
         },
+        moving: here.moving.as_ref().filter(|_| own.standing == Standing::Drains).map(|moving| {
+            let (left, all) = here.plane.flash.copying.as_ref().map_or((0, 0), Copying::left);
+            let bytes = |pieces: u64| pieces * PIECE_IUS * IU_SIZE_BYTES as u64;
+            VssdMove { vssd: moving.name.clone(), left_bytes: bytes(left), all_bytes: bytes(all) }
+        }),
         erases_per_channel: (0..u32::from(geometry.channels)).map(erases).collect(),
         free_channels: free_channels as u16,
         free_dies,

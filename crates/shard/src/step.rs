@@ -65,6 +65,16 @@ pub(crate) enum Step {
     TakeDevice(Uuid),
     /// It is one of the pool.
     JoinDevice(Uuid),
+    /// A vSSD that was made elsewhere has the volumes of the one that moves ([`crate::steps::moving`]).
+    MakeCopies { name: String },
+    /// It has what these hold, and hosts are held back.
+    CopyVssd { name: String },
+    /// They go on there.
+    SwitchVssd { name: String },
+    /// Nothing more is given away on a device, and there is room elsewhere for what lies on it.
+    DrainDevice(Uuid),
+    /// It is one like others again.
+    StayDevice(Uuid),
     /// Nothing more is given away on a device, and all others have all that it has.
     LeaveDevice(Uuid),
     /// Everywhere: it is forgotten.

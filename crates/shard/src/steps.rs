@@ -3,6 +3,7 @@
 pub(crate) mod catalog;
 pub(crate) mod devices;
 pub(crate) mod fences;
+pub(crate) mod moving;
 pub(crate) mod repair;
 pub(crate) mod shortage;
 pub(crate) mod stores;
@@ -81,6 +82,11 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::ApplyWear => wear::apply(here),
         Step::FlushStores => stores::flush(here, job, now),
         Step::KeepForHosts => reservations::hurry(here),
+        Step::MakeCopies { name } => moving::make_copies(here, name, job),
+        Step::CopyVssd { name } => moving::copy(here, name, job, now),
+        Step::SwitchVssd { name } => moving::switch(here, name, now),
+        Step::DrainDevice(device) => devices::drain(here, *device),
+        Step::StayDevice(device) => devices::stay(here, *device),
         Step::TakeDevice(device) => devices::take(here, *device, now),
         Step::JoinDevice(device) => devices::join(here, *device, job),
         Step::LeaveDevice(device) => devices::leave(here, *device),

@@ -5,6 +5,7 @@ mod chunks;
 mod composition;
 mod delays;
 mod drives;
+mod evacuating;
 mod fallen;
 mod growing;
 mod herd;

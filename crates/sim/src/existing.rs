@@ -150,6 +150,7 @@ impl Existing {
             ControlRequest::DeleteQosSet(name) => found(next.qos_sets.remove(name).is_some())?,
             ControlRequest::SetWear(_)
             | ControlRequest::Device { .. }
+            | ControlRequest::MoveVssd(_)
             | ControlRequest::Status
             | ControlRequest::Latency
             | ControlRequest::Shutdown => {}

@@ -6,6 +6,7 @@ use crate::control::{ControlError, ControlErrorKind, VssdSpec};
 use crate::step::Step;
 use diecut_catalog::{State, VssdRecord};
 use diecut_spec::Serves;
+use diecut_units::Shown;
 use diecut_vssd::AllocError;
 
 /// Why the pool gives no place to a vSSD, in words of administrators.
@@ -114,5 +115,27 @@ pub(super) fn repair(
         return refuse(ControlErrorKind::Invalid, message);
     }
     plan.steps = vec![Step::RepairVssd { name: name.to_owned(), accepts_loss }];
+    Ok(())
+}
+
+/// Moves a vSSD to devices that stay. It is made once more, and takes its own place.
+pub(super) fn move_away(state: &State, name: &str, plan: &mut Plan) -> Result<(), ControlError> {
+    let Some(record) = state.vssds.get(name) else { return missing("vSSD", name) };
+    if record.serves != Serves::Volumes {
+        let message =
+            format!("vSSD \"{}\": what serves volumes moves to other devices, and nothing else", Shown(name));
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    plan.next.vssds.insert(name.to_owned(), record.elsewhere());
+    let named = || name.to_owned();
+    plan.steps = vec![
+        Step::AllocVssd { name: named() },
+        Step::SyncVssd { name: named() },
+        Step::MakeCopies { name: named() },
+        Step::CopyVssd { name: named() },
+        Step::Persist,
+        Step::SwitchVssd { name: named() },
+        Step::DeallocVssd { number: record.number },
+    ];
     Ok(())
 }

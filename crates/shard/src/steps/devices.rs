@@ -5,6 +5,7 @@
 //! that the others have, before the first label tells of it; and it joined when all labels do. It leaves in two, too: it is to leave, with
 //! nothing on it, and is forgotten when no label knows it any more.
 
+use crate::allocation::has_room_for;
 use crate::catalog::{has_all_of, refusal};
 use crate::control::{ControlError, ControlErrorKind};
 use crate::devices::{DeviceIndex, OwnDevice, Standing};
@@ -222,5 +223,62 @@ pub(crate) fn forget<M: Divide>(here: &mut Owners<M>, device: Uuid) -> Progress 
     here.registry.catalog.forget(at);
     here.placement.ledger.forget_device(at);
     here.plane.flash.devices.take(at);
+    Progress::Done
+}
+
+/// What lies on a device is to move to others: there is room, and nothing more is given away on it.
+pub(crate) fn drain<M: Divide>(here: &mut Owners<M>, device: Uuid) -> Progress {
+    let Some(at) = here.plane.flash.devices.find_uuid(device) else { return not_there(device) };
+    if let Some(refusal) = is_turning(here, device) {
+        return refusal;
+    }
+    let own = here.plane.flash.devices.get(at);
+    let name = own.config.name.clone();
+    match own.standing {
+        Standing::Drains | Standing::Leaves => return Progress::Done,
+        Standing::Joins => {
+            return refused(
+                ControlErrorKind::Busy,
+                format!("device \"{name}\" is joining: add it again, to its end"),
+            );
+        }
+        Standing::There => {}
+    }
+    if !here.placement.ledger.is_single() {
+        let message = format!(
+            "device \"{name}\": vSSDs move between devices on a server with one shard only; start it with server.shards = 1"
+        );
+        return refused(ControlErrorKind::Invalid, message);
+    }
+    if here.plane.flash.devices.len() == 1 {
+        return refused(ControlErrorKind::InUse, format!("device \"{name}\" is the only one of the server"));
+    }
+    here.plane.flash.devices.get_mut(at).standing = Standing::Drains;
+    let lying = lying_on(here, device, at);
+    let records: Vec<_> = lying.iter().map(|name| here.registry.state.vssds[name].clone()).collect();
+    if let Some(record) = records.iter().find(|record| record.placement_handles > 0) {
+        here.plane.flash.devices.get_mut(at).standing = Standing::There;
+        let message = format!(
+            "device \"{name}\" cannot be evacuated: vSSD \"{}\" has placement handles, whose reclaim units are of this device",
+            record.name
+        );
+        return refused(ControlErrorKind::Invalid, message);
+    }
+    if let Err(error) = has_room_for(here, &records) {
+        here.plane.flash.devices.get_mut(at).standing = Standing::There;
+        let message =
+            format!("device \"{name}\" cannot be evacuated, the others lack room: {}", error.message);
+        return refused(error.kind, message);
+    }
+    Progress::Done
+}
+
+/// What still lies on a device stays there.
+pub(crate) fn stay<M: Divide>(here: &mut Owners<M>, device: Uuid) -> Progress {
+    let Some(at) = here.plane.flash.devices.find_uuid(device) else { return not_there(device) };
+    let own = here.plane.flash.devices.get_mut(at);
+    if own.standing == Standing::Drains {
+        own.standing = Standing::There;
+    }
     Progress::Done
 }

@@ -213,7 +213,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
 
 /// Writes to volumes that together promise more than their vSSD can hold are not cut in pieces: if there is no room for
 /// one, all of it is refused. Where volumes fit, room cannot run out.
-fn choose_whole_writes<M: Divide>(here: &mut Owners<M>, vssd: u32) {
+pub(crate) fn choose_whole_writes<M: Divide>(here: &mut Owners<M>, vssd: u32) {
     let Some((name, record)) = here.registry.state.vssds.iter().find(|(_, record)| record.number == vssd)
     else {
         return;

@@ -188,6 +188,19 @@ impl World {
         self.answer.take()
     }
 
+    /// Asks for something; [`World::take_answer`] has the answer when it came, while others go on.
+    pub fn begin(&mut self, request: ControlRequest) {
+        self.tokens += 1;
+        let request = Box::new(ControlRequest::Within { patience_ms: 0, request: Box::new(request) });
+        let event = Event::Control { token: ControlToken(self.tokens), request };
+        self.shard.handle(event, self.now, &mut self.actions);
+    }
+
+    /// See [`World::begin`].
+    pub fn take_answer(&mut self) -> Option<ControlResponse> {
+        self.answer.take()
+    }
+
     /// Lets a host's command be carried out, which works; its answer, unless so many events happened before.
     pub fn command(
         &mut self,

@@ -21,10 +21,18 @@ pub fn state(device: &DeviceStatus) -> String {
     match device.turning {
         _ if device.is_away => "does not answer",
         None => "there",
+        Some(DeviceTurning::Drains) => return drains(device),
         Some(DeviceTurning::Joins) => "joins",
         Some(DeviceTurning::Leaves) => "leaves",
     }
     .to_owned()
+}
+
+fn drains(device: &DeviceStatus) -> String {
+    let Some(moving) = &device.moving else { return "evacuated".to_owned() };
+    let all = moving.all.bytes().max(1);
+    let done = all.saturating_sub(moving.left.bytes()) * 100 / all;
+    format!("evacuated: vSSD {} {done} %", moving.vssd)
 }
 
 fn row(device: &DeviceStatus) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! `diecut device`: drives (files and block devices of this machine, namespaces of NVMe/TCP targets), and the devices of a server.
 
 mod add;
+mod evacuate;
 mod format;
 pub mod health;
 mod identified;
@@ -37,6 +38,8 @@ pub enum Device {
     },
     /// Add a drive to the pool of a server, running or stopped. What it holds is lost.
     Add(add::Add),
+    /// Move what lies on a device of a running server to its other devices, while hosts go on. Then `diecut device remove` takes it out.
+    Evacuate(evacuate::Evacuate),
     /// Make files, block devices and namespaces of targets a pool that a server can serve. What they hold is lost.
     Format(format::Format),
     /// Find pools by the labels of their drives, and make the set-up with which this machine serves one. Nothing is written to drives.
@@ -79,7 +82,7 @@ impl Device {
             Device::Identify(identify) => identify.run(json),
             Device::Format(format) => format.run(json),
             Device::Import(import) => import.run(json),
-            Device::List | Device::Show { .. } | Device::Add(_) | Device::Remove(_) => {
+            Device::List | Device::Show { .. } | Device::Add(_) | Device::Remove(_) | Device::Evacuate(_) => {
                 unreachable!("a server is asked")
             }
             Device::Release(release) => release.run(json),
@@ -88,7 +91,10 @@ impl Device {
 
     /// Whether a server is asked.
     pub fn asks_server(&self) -> bool {
-        matches!(self, Device::List | Device::Show { .. } | Device::Add(_) | Device::Remove(_))
+        matches!(
+            self,
+            Device::List | Device::Show { .. } | Device::Add(_) | Device::Remove(_) | Device::Evacuate(_)
+        )
     }
 
     /// Asks a server, and prints what it says.
@@ -103,6 +109,7 @@ impl Device {
             Device::List => list::list(client, json).await,
             Device::Show { name } => show::show(client, &name, json).await,
             Device::Add(add) => add.run(client, json).await,
+            Device::Evacuate(evacuate) => evacuate.run(client, json).await,
             Device::Remove(remove) => remove.run(client, json).await,
             _ => unreachable!("no server is asked"),
         }
