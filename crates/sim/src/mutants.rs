@@ -581,6 +581,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("remote: connections of before are not preempted", "crates/remote/tests/against_target/main.rs", "as the one before"),
     ("remote: what a zone has is sent again", "crates/remote/tests/against_target/zones.rs", "as the one before"),
     ("remote: changes of zones are not kept", "crates/remote/tests/against_target/zones.rs", "as the one before"),
+    ("remote: addresses of chunks have no holes", "crates/remote/tests/against_target/chunks.rs", "as the one before"),
+    ("vssd: copies are not flushed", "crates/vssd/tests/on_a_drive.rs", "drives that show their dies are in few seeds, and have a cache in a third of these"),
     ("blockfile: what was not copied is moved", "apps/blockfile/tests/copies.rs", "files of applications are no part of the simulator"),
     ("blockfile: a header of a run says that nothing follows", "apps/blockfile/tests/copies.rs", "as the one before"),
     ("blockfile: data of a batch are not checked", "apps/blockfile/tests/copies.rs", "as the one before"),
