@@ -197,14 +197,13 @@ fn choose_meeting<M: Divide>(here: &mut Owners<M>, reports: &[WearReport]) -> Ve
     let thresholds = config.thresholds(&layout, DeviceAge::of(&layout, &dies));
     let apart = |one: usize, other: usize| are_apart(&holdings, &layout, one, other);
     let broken = |channel: usize| is_broken(&holdings, &layout, channel);
-    // What lies on a channel that the first shard keeps for the log of block states never leaves it: a guest would not come home.
-    let may_leave = |die: usize| !here.placement.ledger.kept.contains(&lane_of(die));
     let can = |one: usize, other: usize| {
         let on = |vssd: &Holding, die: usize| vssd.dies.contains(&(die as u32));
         let are_alone = || [one, other].into_iter().all(|die| is_alone_on(here, device, die as u32));
         one != other
             && !holdings.iter().any(|vssd| on(vssd, one) && on(vssd, other))
-            && (owner(one) == owner(other) || may_leave(one) && may_leave(other) && are_alone())
+            && (owner(one) == owner(other)
+                || [one, other].into_iter().all(|die| may_leave(here, lane_of(die))) && are_alone())
     };
     let chosen = choose_exchanges(config.rule, thresholds, &layout, &dies, apart, broken, can);
     here.placement.evenness.thresholds_erases = Some(thresholds);
@@ -229,6 +228,13 @@ fn is_alone_on<M: Divide>(here: &Owners<M>, device: DeviceIndex, die: u32) -> bo
     })
 }
 
+/// Whether what lies on a channel may be exchanged with what another shard has. On one that the first shard keeps for the log of block states a guest
+/// would never come home.
+fn may_leave<M: Divide>(here: &Owners<M>, lane: Lane) -> bool {
+    !here.placement.ledger.kept.contains(&lane)
+        || mutant!("shard: what lies on a channel of the log visits others")
+}
+
 /// What has two channels on one shard; `None` if that cannot be now.
 fn bring_together<M: Divide>(
     here: &mut Owners<M>,
@@ -241,7 +247,7 @@ fn bring_together<M: Divide>(
     }
     let visitors = tied_by_lane(here, target);
     let kept = &here.placement.ledger.kept;
-    if !visitors.lanes.is_disjoint(kept) || kept.contains(&source) {
+    if !visitors.lanes.is_disjoint(kept) || !may_leave(here, source) {
         return None;
     }
     if visitors.vssds.is_empty() {

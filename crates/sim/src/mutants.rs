@@ -71,6 +71,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a vSSD with parts on several drives moves, and is served from one of them",
     },
     Mutant {
+        name: "shard: what lies on a channel of the log visits others",
+        system: "drive",
+        story: "a group meets another one for an exchange on a channel that stays with the first shard, and cannot go home",
+    },
+    Mutant {
         name: "vssd: a header is not programmed",
         system: "drive",
         story: "an erase block on a drive does not say whose it is",
@@ -827,6 +832,7 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("vssd: one part answers for all", 7),
     ("shard: block states of the first device only are sent", 104),
     ("shard: parts of a vSSD that moved are not joined", 254),
+    ("shard: what lies on a channel of the log visits others", 382),
 ];
 
 /// Looks for a seed that catches the mutant, among `seeds`.
