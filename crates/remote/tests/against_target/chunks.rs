@@ -2,12 +2,10 @@
 //! are the chunks, which refuses writes that are not at a write pointer or no whole program units.
 
 use crate::line::{Line, Under};
-use crate::server::{Server, Storage};
+use crate::server::{Server, Storage, carry_out};
 use diecut_drives::{DriveMedium, ShapeError, Zoning};
 use diecut_emulator::drive::{Drive, DriveProfile, ZoneProfile};
-use diecut_media::{
-    DieTimes, Intent, IntentError, IntentToken, IntentWork, Media, Zone, ZoneCondition, ZoneDies, conformance,
-};
+use diecut_media::{DieTimes, IntentError, IntentWork, Media, Zone, ZoneCondition, ZoneDies, conformance};
 use diecut_namespace::contract::{
     ChunkProperties, ChunkRefusal, ChunkRequest, ChunkShape, ChunkState, ChunkView, NamespaceCommand,
     NamespaceCompletion, NamespaceError, NamespaceOperation, ZoneOutcome,
@@ -60,14 +58,8 @@ impl Chunked {
     }
 
     fn carry_out(&mut self, work: IntentWork) -> Result<Option<BufferMut>, NamespaceError> {
-        self.drive.submit(Intent { token: IntentToken(1), work }, self.now);
-        let mut done = Vec::new();
-        while done.is_empty() {
-            self.now = self.now.max(self.drive.next_event());
-            self.drive.advance(self.now, &mut done);
-        }
-        let done = done.remove(0);
-        done.result.map(|()| done.buffer).map_err(|_| NamespaceError::Chunk(ChunkRefusal::OutOfOrder))
+        let done = carry_out(&mut self.drive, &mut self.now, work);
+        done.map_err(|_| NamespaceError::Chunk(ChunkRefusal::OutOfOrder))
     }
 
     /// The chunk of an address, and the byte of the drive.

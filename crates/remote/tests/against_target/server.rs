@@ -1,10 +1,12 @@
 //! The target that is shipped, over a namespace with a volatile cache.
 
+use diecut_emulator::drive::Drive;
+use diecut_media::{Intent, IntentError, IntentToken, IntentWork};
 use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceOperation};
 use diecut_nvmf::{self as target, ConnectionId, NamespaceConfig, Target, TargetConfig};
 use diecut_testing::Random;
 use diecut_testing::target::{LBA_SIZE_BYTES as LBA, execute, namespace, subsystem};
-use diecut_units::Time;
+use diecut_units::{BufferMut, Time};
 use std::collections::BTreeMap;
 
 pub const SIZE_BYTES: usize = 34 << 20;
@@ -16,6 +18,22 @@ pub trait Storage {
     fn execute(&mut self, command: NamespaceCommand) -> NamespaceCompletion;
     /// Of what was not flushed, anything may be lost.
     fn lose(&mut self, random: &mut Random);
+}
+
+/// Has the model of a drive do one thing, and waits for it.
+pub fn carry_out(
+    drive: &mut Drive,
+    now: &mut Time,
+    work: IntentWork,
+) -> Result<Option<BufferMut>, IntentError> {
+    drive.submit(Intent { token: IntentToken(1), work }, *now);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        *now = (*now).max(drive.next_event());
+        drive.advance(*now, &mut done);
+    }
+    let done = done.remove(0);
+    done.result.map(|()| done.buffer)
 }
 
 /// Memory of plain blocks.

@@ -2,10 +2,10 @@
 //! shipped, over the model of a zoned drive, which refuses writes that are not at a write pointer and loses any end of what was not flushed.
 
 use crate::line::{Line, Under};
-use crate::server::{Server, Storage};
+use crate::server::{Server, Storage, carry_out};
 use diecut_drives::{DriveMedium, Zoning};
 use diecut_emulator::drive::{Drive, DriveProfile, ZoneProfile};
-use diecut_media::{Intent, IntentError, IntentToken, IntentWork, Zone, ZoneCondition, conformance};
+use diecut_media::{IntentError, IntentWork, Zone, ZoneCondition, conformance};
 use diecut_namespace::contract::{
     NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceOperation, ReportRequest, ZoneAction,
     ZoneDescriptor, ZoneOutcome, ZoneProperties, ZoneRefusal, ZoneReport, ZoneRequest, ZoneState,
@@ -55,14 +55,8 @@ impl Zoned {
     }
 
     fn carry_out(&mut self, work: IntentWork) -> Result<Option<BufferMut>, NamespaceError> {
-        self.drive.submit(Intent { token: IntentToken(1), work }, self.now);
-        let mut done = Vec::new();
-        while done.is_empty() {
-            self.now = self.now.max(self.drive.next_event());
-            self.drive.advance(self.now, &mut done);
-        }
-        let done = done.remove(0);
-        done.result.map(|()| done.buffer).map_err(|_| NamespaceError::Zone(ZoneRefusal::InvalidTransition))
+        let done = carry_out(&mut self.drive, &mut self.now, work);
+        done.map_err(|_| NamespaceError::Zone(ZoneRefusal::InvalidTransition))
     }
 
     fn report(&self, request: ReportRequest) -> ZoneReport {
