@@ -8,7 +8,8 @@ use targets::{Both, CHUNKED, PROGRAMMED, Target, ask, figure};
 const LBAS: u64 = 1024;
 
 /// Goal: a pool on chunks of a target has its channels and dies: tenants get them for themselves. What a host flushed is there after kills of the server and of
-/// its target under load, no write is refused, and the target was sent what the server says that it programmed. Method: blocks have versions.
+/// its target under load, with one shard and with two, no write is refused, and the target was sent what the server says that it programmed. Method: blocks
+/// have versions.
 #[test]
 fn a_pool_on_chunks_of_a_target() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -18,14 +19,14 @@ fn a_pool_on_chunks_of_a_target() {
     std::fs::create_dir(&own).unwrap();
     let place = format!("{}/{CHUNKED}/1", far.address());
     let said = refused(&own, &["device", "format", &place, "--lanes", "4"]);
-    assert_says(&said, &["4 lanes are asked for", "2 of them"]);
+    assert_says(&said, &["4 lanes are asked for", "5 of them"]);
     done(&own, &["device", "format", &place]);
     let known: serde_json::Value =
         serde_json::from_str(&done(&own, &["--json", "device", "identify", &place])).unwrap();
-    assert_eq!(known[0]["label"]["lanes"], 2, "{known}");
-    assert_eq!(known[0]["zones"]["dies"]["channels"], 2, "{known}");
+    assert_eq!(known[0]["label"]["lanes"], 5, "{known}");
+    assert_eq!(known[0]["zones"]["dies"]["channels"], 5, "{known}");
     assert_eq!(known[0]["zones"]["dies"]["dies_per_channel"], 2, "{known}");
-    assert_says(&done(&own, &["device", "identify", &place]), &["2 channels of 2 dies"]);
+    assert_says(&done(&own, &["device", "identify", &place]), &["5 channels of 2 dies"]);
 
     let address = far.address();
     let mut setup = format!(
@@ -40,7 +41,7 @@ fn a_pool_on_chunks_of_a_target() {
         );
     }
     std::fs::write(own.join("setup.toml"), setup).unwrap();
-    let mut both = Both::new(&far, target, &own, "b", LBAS);
+    let mut both = Both::new(&far, target, (&own, 2), "b", LBAS);
     // What lies where is told: one has a channel, the other one dies.
     let lies_on = |vssd: &str| {
         let shown = ask(&own, &["vssd", "show", vssd]);

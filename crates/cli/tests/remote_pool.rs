@@ -16,7 +16,7 @@ use targets::{POOL, Target};
 use tempfile::TempDir;
 
 const LBAS: u64 = 1024;
-const CUT: [&str; 4] = ["--erase-block", "1M", "--lanes", "4"];
+const CUT: [&str; 4] = ["--erase-block", "1M", "--lanes", "6"];
 const SERVE: [&str; 7] = ["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--data", "."];
 
 /// Two targets, and a server whose pool is a file (`near`) and a namespace of each (`one`, `two`).
@@ -68,7 +68,7 @@ impl Bench {
         let [one, two] = self.targets.each_ref().map(Target::address);
         let namespace = |address| ["--address", address, "--subsystem", POOL, "--nsid", "1"];
         let words = [
-            &["device", "format", "drive", "--size", "120M"],
+            &["device", "format", "drive", "--size", "240M"],
             &namespace(&*one)[..],
             &namespace(&*two),
             &CUT,
@@ -150,7 +150,7 @@ fn a_pool_of_a_file_and_two_targets() {
         tenant("one", "\"one\""),
     ];
     bench.set_up(&["near", "one", "two"], &tenants);
-    let server = Server::in_folder(&bench.own, &[]);
+    let server = Server::in_folder(&bench.own, &["--shards", "3"]);
     assert_says(&server.announced, &["two", &bench.targets[1].place(), "a namespace of a target"]);
     let [mut wide, mut near, mut one] = ["wide", "near", "one"].map(Tenant::new);
     for tenant in [&mut wide, &mut near, &mut one] {
@@ -158,7 +158,7 @@ fn a_pool_of_a_file_and_two_targets() {
     }
     let shown = ask(&bench.own, &["device", "show", "two"]);
     assert_eq!(shown["vssds"], serde_json::json!(["fast-wide"]), "{shown}");
-    assert_eq!(shown["drive"]["size_bytes"], 120 << 20, "{shown}");
+    assert_eq!(shown["drive"]["size_bytes"], 240 << 20, "{shown}");
 
     // A target dies under load. Whoever does not lie there notices nothing, neither while others wait nor afterwards.
     let flushes = wide.known.flush_count();
@@ -197,7 +197,7 @@ fn a_pool_of_a_file_and_two_targets() {
 
     // One is away at the start: what lies on it is not served, all else is.
     targets[0].take().unwrap().kill();
-    let server = Server::in_folder(&bench.own, &[]);
+    let server = Server::in_folder(&bench.own, &["--shards", "2"]);
     assert_says(
         &server.announced,
         &["missing", "one: ", &bench.targets[0].place(), "see whether the target runs"],
@@ -212,7 +212,7 @@ fn a_pool_of_a_file_and_two_targets() {
     server.stop();
     // It is back, and missed a change.
     targets[0] = Some(bench.targets[0].start());
-    let server = Server::in_folder(&bench.own, &[]);
+    let server = Server::in_folder(&bench.own, &["--shards", "3"]);
     for tenant in [&mut wide, &mut near, &mut one] {
         tenant.check(&server, "all are there");
         tenant.work(&server, 5);
@@ -235,8 +235,9 @@ fn a_start_that_fails_keeps_no_namespace() {
     assert_says(&said, &["there is no device \"nowhere\""]);
     bench.is_free(0);
     bench.is_free(1);
-    let said = refused(&bench.own, &[&SERVE[..], &["--shards", "2"]].concat());
-    assert_says(&said, &["one is served by one shard", "server.shards = 2", "set it to 1"]);
+    let said = refused(&bench.own, &[&SERVE[..], &["--shards", "20"]].concat());
+    assert_says(&said, &["server.shards = 20", "keeps 12 of them"]);
+    bench.is_free(0);
     targets[1].take().unwrap().kill();
     std::fs::rename(bench.own.join("drive"), bench.own.join("away")).unwrap();
     bench.set_up(&["near", "one", "two"], &[tenant("wide", "\"one\"")]);
@@ -271,14 +272,14 @@ fn namespaces_join_and_leave() {
         Command::Write { span, data: Buffer::copy_from(&swap), force_unit_access: true }
     };
     run(&mut other, swap(b"SWAPSPACE2")).unwrap();
-    let format = [&["device", "format", "drive", "--size", "120M", &one, &two], &CUT[..]].concat();
+    let format = [&["device", "format", "drive", "--size", "240M", &one, &two], &CUT[..]].concat();
     assert_says(&refused(own, &format), &[&two, "it holds", "swap", "--force"]);
     assert!(!own.join("drive").exists());
     assert_eq!(bench.identify(&one)["contents"]["found"], serde_json::json!([]));
     bench.is_free(0);
     run(&mut other, swap(&[0; 10])).unwrap();
     drop(other);
-    let said = refused(own, &[&["device", "format", &one, "--size", "120M"], &CUT[..]].concat());
+    let said = refused(own, &[&["device", "format", &one, "--size", "240M"], &CUT[..]].concat());
     assert_says(&said, &["--size is for new files"]);
     let said =
         refused(own, &["device", "format", "--address", &address, "--address", "a:1", "--subsystem", POOL]);
@@ -286,7 +287,7 @@ fn namespaces_join_and_leave() {
     assert_says(&refused(own, &["device", "format", &one, &one]), &[&one, "named twice"]);
 
     // A file, and then both namespaces, one in a word and one by options.
-    done(own, &[&["device", "format", "drive", "--size", "120M"], &CUT[..]].concat());
+    done(own, &[&["device", "format", "drive", "--size", "240M"], &CUT[..]].concat());
     let said = done(own, &[&["device", "add", &one, "--to", "drive"], &CUT[..]].concat());
     assert_says(&said, &["subsystem = ", POOL]);
     let said = refused(own, &["device", "add", "--address", &address, "--subsystem", POOL, "--to", "drive"]);

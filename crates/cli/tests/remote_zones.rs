@@ -37,7 +37,7 @@ fn a_pool_on_zones_of_a_target() {
          namespaces = [{{ nsid = 1, volume = \"data\" }}]\n"
     );
     std::fs::write(own.join("setup.toml"), setup).unwrap();
-    let mut both = Both::new(&far, target, &own, "b", LBAS);
+    let mut both = Both::new(&far, target, (&own, 1), "b", LBAS);
     let health = || ask(&own, &["status"])["devices"][0]["health"]["used_percent"].as_u64();
     wait_for(|| "nobody asks the target how it is", || health().map(drop));
 

@@ -20,14 +20,6 @@ use uuid::Uuid;
 /// # Errors
 /// Names the drive, what is wrong with it, and what to do.
 pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError> {
-    let remote = wanted.iter().find(|one| matches!(one, Drive::Remote(_)));
-    if let Some(remote) = remote.filter(|_| setup.server.shards != 1) {
-        return Err(ServeError::Setup(format!(
-            "{} is served by one shard, and all devices beside it, but server.shards = {}: set it to 1 (several shards divide drives of this machine)",
-            remote.shown_name(),
-            setup.server.shards
-        )));
-    }
     let mut missing = Vec::new();
     let mut held: Vec<(Drive<'_>, Held)> = Vec::new();
     for (&one, taken) in wanted.iter().zip(take_all(wanted, setup)?) {

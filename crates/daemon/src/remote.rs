@@ -48,6 +48,7 @@ fn target(wanted: &RemoteDevice, host: &RemoteHost, kind: ClaimKind) -> Result<R
             host: name("host_nqn", wanted.host_nqn.as_ref().unwrap_or(&host.nqn()))?,
             server: host.server(),
             life: new_life()?,
+            part: 0,
             subsystem: name("subsystem", &wanted.subsystem)?,
             nsid: wanted.nsid,
             kind,

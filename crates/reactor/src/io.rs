@@ -195,7 +195,10 @@ fn start(
     let file = match file {
         IoFile::Synced(file) => file,
         IoFile::Remote(target) => {
-            let line = RemoteLine::new((*target).clone(), tokens, common.now());
+            // Shards write to the namespace side by side, and each of them comes back by itself.
+            let mut target = (*target).clone();
+            target.parameters.part = shard as u16 + 1;
+            let line = RemoteLine::new(target, tokens, common.now());
             return Ok(Io::Remote(Box::new(line)));
         }
         IoFile::Ring(file, cache) => return Ok(Io::Ring(Box::new(DriveRing::new(&file, cache)?))),

@@ -1,8 +1,9 @@
-//! How a namespace is claimed: by a reservation that lets its holder write alone (write exclusive).
+//! How a namespace is claimed: by a reservation under which who registered writes, and nobody else (write exclusive, registrants only).
 //!
-//! Each connection is a host of its own to the target, with an identifier and a key that no other one has. The upper half of a key is the server's. What
-//! the report shows with that half are connections of before: they are preempted, and their commands aborted, so that nothing that they still have at the
-//! target lands behind what comes now. A reservation of somebody else is respected, unless it is to be taken over.
+//! Each connection is a host of its own to the target, with an identifier and a key that no other one has. The upper half of a key is the server's, and then
+//! comes which of the connections that a server has at a time it is. What the report shows as this one of before is preempted, and its commands are
+//! aborted, so that nothing that it still has at the target lands behind what comes now. The others of the server stay, and whoever of them holds the
+//! reservation, all write. A reservation of somebody else is respected, unless it is to be taken over.
 
 use diecut_nvme::reservation::{
     ACQUIRE, PERSISTENCE_STAYS, PERSISTS, PREEMPT_AND_ABORT, REGISTER, RESCAP_PERSIST, RegisteredController,
@@ -12,8 +13,9 @@ use diecut_nvme::{Status, SubmissionEntry, opcode::io as opcode};
 use diecut_units::{Buffer, mutant};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of a report that are asked for: its head and 63 registrants, more than half of which hold nothing.
-const REPORT_BYTES: u32 = 4096;
+/// Bytes of a report that are asked for where the target sends so much at once: its head and 255 registrants, two for each part that it can have
+/// (one of before) and more.
+const REPORT_MAX_BYTES: u32 = 16 << 10;
 
 /// What is wanted of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,42 @@ pub enum ClaimKind {
     /// To have it alone, whoever has it.
     TakeOver,
 }
+
+/// What a connection is called in reservations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub u64);
+
+impl Key {
+    /// The upper half is the server's. Then [`Key::PART_BITS`] say which of its connections it is, and the rest tells it from those of before.
+    pub fn new(server: u32, part: u16, number: u32) -> Key {
+        assert!(part <= PART_MAX, "part {part} of a server");
+        let number = number & ((1 << Key::NUMBER_BITS) - 1);
+        Key(u64::from(server) << 32 | u64::from(part) << Key::NUMBER_BITS | u64::from(number))
+    }
+
+    const PART_BITS: u32 = 9;
+    const NUMBER_BITS: u32 = 32 - Key::PART_BITS;
+
+    fn server(self) -> u64 {
+        self.0 >> 32
+    }
+
+    fn part(self) -> u64 {
+        self.0 >> Key::NUMBER_BITS & u64::from(PART_MAX)
+    }
+
+    /// Whether another one is of this server, and writes beside it.
+    fn is_beside(self, other: Key) -> bool {
+        let parts = [self, other].map(Key::part);
+        self.server() == other.server() && parts[0] != parts[1] && !parts.contains(&0)
+    }
+}
+
+/// The last part that a server can have.
+pub const PART_MAX: u16 = (1 << Key::PART_BITS) - 1;
+
+/// Who changes something between a report and what follows from it is asked about once more, so often.
+const REPORTS_MAX: u8 = 8;
 
 /// Which command of the claim is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +99,26 @@ pub(crate) type Ask = (SubmissionEntry, Option<Buffer>, u32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     kind: ClaimKind,
-    key: u64,
+    key: Key,
     step: Step,
     to_preempt: Vec<u64>,
     /// Key of somebody else that holds it.
     held_by: Option<u64>,
+    /// Another connection of this server holds it, and goes on.
+    is_held_beside: bool,
+    /// Reports so far.
+    reports: u8,
 }
 
 impl Claim {
-    pub fn new(kind: ClaimKind, key: u64) -> Claim {
+    pub fn new(kind: ClaimKind, key: Key) -> Claim {
         let step = if kind == ClaimKind::Look { Step::Report } else { Step::Register };
-        Claim { kind, key, step, to_preempt: Vec::new(), held_by: None }
+        let to_preempt = Vec::new();
+        Claim { kind, key, step, to_preempt, held_by: None, is_held_beside: false, reports: 0 }
     }
 
     /// Gives up what was claimed.
-    pub fn release(key: u64) -> Claim {
+    pub fn release(key: Key) -> Claim {
         Claim { step: Step::Release, ..Claim::new(ClaimKind::Own, key) }
     }
 
@@ -84,15 +127,15 @@ impl Claim {
         self.held_by
     }
 
-    /// The command of this step.
-    pub fn ask(&self, nsid: u32, capabilities: u8) -> Ask {
+    /// The command of this step, to a target that sends so much at once.
+    pub fn ask(&self, nsid: u32, capabilities: u8, transfer_bytes_max: u32) -> Ask {
         let command = |opcode, command: ReservationCommand, current: u64, other: u64| {
             let mut entry = SubmissionEntry { opcode, nsid: nsid.into(), ..SubmissionEntry::default() };
             command.encode(&mut entry);
             let keys = ReservationKeys { current: current.into(), other: other.into() };
             (entry, Some(Buffer::copy_from(keys.as_bytes())), 0)
         };
-        let kind = ReservationKind::WriteExclusive as u8;
+        let kind = ReservationKind::WriteExclusiveRegistrantsOnly as u8;
         let plain =
             ReservationCommand { action: 0, ignores_key: false, kind: 0, persistence: PERSISTENCE_STAYS };
         match self.step {
@@ -100,20 +143,20 @@ impl Claim {
                 let persists = capabilities & RESCAP_PERSIST != 0;
                 let persistence = if persists { PERSISTS } else { PERSISTENCE_STAYS };
                 let register = ReservationCommand { action: REGISTER, persistence, ..plain };
-                command(opcode::RESERVATION_REGISTER, register, 0, self.key)
+                command(opcode::RESERVATION_REGISTER, register, 0, self.key.0)
             }
             Step::Withdraw | Step::Release => {
                 let unregister = ReservationCommand { action: UNREGISTER, ..plain };
-                command(opcode::RESERVATION_REGISTER, unregister, self.key, 0)
+                command(opcode::RESERVATION_REGISTER, unregister, self.key.0, 0)
             }
             Step::Acquire => {
                 let acquire = ReservationCommand { action: ACQUIRE, kind, ..plain };
-                command(opcode::RESERVATION_ACQUIRE, acquire, self.key, 0)
+                command(opcode::RESERVATION_ACQUIRE, acquire, self.key.0, 0)
             }
             Step::Preempt => {
                 let preempt = ReservationCommand { action: PREEMPT_AND_ABORT, kind, ..plain };
                 let of = *self.to_preempt.last().expect("a step for each of them");
-                command(opcode::RESERVATION_ACQUIRE, preempt, self.key, of)
+                command(opcode::RESERVATION_ACQUIRE, preempt, self.key.0, of)
             }
             Step::Report => {
                 let mut entry = SubmissionEntry {
@@ -121,8 +164,9 @@ impl Claim {
                     nsid: nsid.into(),
                     ..SubmissionEntry::default()
                 };
-                ReservationReport { length_bytes: REPORT_BYTES.into(), extended: true }.encode(&mut entry);
-                (entry, None, REPORT_BYTES)
+                let length_bytes = REPORT_MAX_BYTES.min(transfer_bytes_max);
+                ReservationReport { length_bytes: length_bytes.into(), extended: true }.encode(&mut entry);
+                (entry, None, length_bytes)
             }
         }
     }
@@ -134,7 +178,11 @@ impl Claim {
         match self.step {
             Step::Withdraw => return Next::Held(self.held_by.unwrap_or(0)),
             Step::Release => return Next::Released,
-            // Between the report and now.
+            // Between the report and now somebody came, or is gone.
+            Step::Preempt | Step::Acquire if conflict && self.reports < REPORTS_MAX => {
+                self.to_preempt.clear();
+                self.step = Step::Report;
+            }
             Step::Preempt | Step::Acquire if conflict => return Next::Held(0),
             Step::Register if !status.is_success() => return failed("Reservation Register"),
             Step::Preempt if !status.is_success() => {
@@ -154,6 +202,7 @@ impl Claim {
             self.step = match self.held_by {
                 Some(_) if self.kind == ClaimKind::Own => Step::Withdraw,
                 _ if !self.to_preempt.is_empty() => Step::Preempt,
+                _ if self.is_held_beside => return Next::Done,
                 _ => Step::Acquire,
             };
         }
@@ -161,16 +210,20 @@ impl Claim {
     }
 
     fn take_report(&mut self, report: &[u8]) {
-        let server = |key: u64| key >> 32;
+        self.reports += 1;
+        (self.held_by, self.is_held_beside) = (None, false);
         for (key, holds) in registrants(report).filter(|(key, _)| *key != self.key) {
             // I-Q5.
-            let is_ours = server(key) == server(self.key);
+            let is_ours = self.key.server() == key.server();
+            let is_beside = self.key.is_beside(key) && !mutant!("remote: connections beside are preempted");
             if holds && !is_ours {
-                self.held_by = Some(key);
+                self.held_by = Some(key.0);
             }
-            let is_of_before = is_ours && !mutant!("remote: connections of before are not preempted");
+            self.is_held_beside |= holds && is_beside;
+            let is_of_before =
+                is_ours && !is_beside && !mutant!("remote: connections of before are not preempted");
             if is_of_before || self.kind == ClaimKind::TakeOver {
-                self.to_preempt.push(key);
+                self.to_preempt.push(key.0);
             }
         }
         self.to_preempt.dedup();
@@ -180,14 +233,14 @@ impl Claim {
 }
 
 /// Keys of a report, and whether who has it holds the reservation.
-fn registrants(report: &[u8]) -> impl Iterator<Item = (u64, bool)> {
+fn registrants(report: &[u8]) -> impl Iterator<Item = (Key, bool)> {
     let (head, rest) = match ReservationStatus::read_from_prefix(report) {
         Ok((head, rest)) => (head, rest),
         Err(_) => (ReservationStatus::default(), &[][..]),
     };
     let registrants = rest.chunks_exact(size_of::<RegisteredController>()).take(head.regctl.get().into());
     let registrants = registrants.filter_map(|bytes| RegisteredController::read_from_bytes(bytes).ok());
-    registrants.map(move |one| (one.rkey.get(), head.rtype != 0 && one.rcsts & 1 != 0))
+    registrants.map(move |one| (Key(one.rkey.get()), head.rtype != 0 && one.rcsts & 1 != 0))
 }
 
 #[cfg(test)]
@@ -209,7 +262,7 @@ mod test {
             };
             bytes.extend(one.as_bytes());
         }
-        bytes.resize(REPORT_BYTES as usize, 0);
+        bytes.resize(REPORT_MAX_BYTES as usize, 0);
         bytes
     }
 
@@ -218,23 +271,23 @@ mod test {
     fn the_words_of_a_claim() {
         let keys = |current: u64, other: u64| Some([current.to_le_bytes(), other.to_le_bytes()].concat());
         let ask = |step: Step, capabilities| {
-            let claim = Claim { step, to_preempt: vec![0x22], ..Claim::new(ClaimKind::Own, 0x11) };
-            let (entry, data, expected) = claim.ask(7, capabilities);
+            let claim = Claim { step, to_preempt: vec![0x22], ..Claim::new(ClaimKind::Own, Key(0x11)) };
+            let (entry, data, expected) = claim.ask(7, capabilities, 4096);
             let data = data.map(|data| data.to_vec());
             (entry.opcode, entry.nsid.get(), entry.cdw10.get(), entry.cdw11.get(), data, expected)
         };
         assert_eq!(ask(Step::Register, RESCAP_PERSIST), (0x0d, 7, 3 << 30, 0, keys(0, 0x11), 0));
         assert_eq!(ask(Step::Register, 0).2, 0, "what cannot persist is not asked to");
-        assert_eq!(ask(Step::Acquire, 0), (0x11, 7, 1 << 8, 0, keys(0x11, 0), 0));
-        assert_eq!(ask(Step::Preempt, 0), (0x11, 7, 1 << 8 | 2, 0, keys(0x11, 0x22), 0));
+        assert_eq!(ask(Step::Acquire, 0), (0x11, 7, 3 << 8, 0, keys(0x11, 0), 0));
+        assert_eq!(ask(Step::Preempt, 0), (0x11, 7, 3 << 8 | 2, 0, keys(0x11, 0x22), 0));
         assert_eq!(ask(Step::Report, 0), (0x0e, 7, 1023, 1, None, 4096));
         assert_eq!(ask(Step::Release, 0), (0x0d, 7, 1, 0, keys(0x11, 0), 0));
         assert_eq!(ask(Step::Withdraw, 0), ask(Step::Release, 0));
     }
 
     /// The steps of a claim after its report, and how it ends.
-    fn claimed(kind: ClaimKind, of: &[(u64, bool)]) -> (Vec<Step>, Next) {
-        let mut claim = Claim::new(kind, OURS + 5);
+    fn claimed(kind: ClaimKind, own: u64, of: &[(u64, bool)]) -> (Vec<Step>, Next) {
+        let mut claim = Claim::new(kind, Key(own));
         let (report, mut steps) = (report(of), Vec::new());
         loop {
             match claim.answered(Status::SUCCESS, &report) {
@@ -248,6 +301,7 @@ mod test {
     #[test]
     fn who_is_there_says_what_follows() {
         use Step::{Acquire, Preempt, Report, Withdraw};
+        let claimed = |kind, of: &[(u64, bool)]| claimed(kind, OURS + 5, of);
         let own = |of: &[(u64, bool)]| claimed(ClaimKind::Own, of);
         let mine = (OURS + 5, false);
         assert_eq!(own(&[mine]), (vec![Report, Acquire], Next::Done));
@@ -258,14 +312,55 @@ mod test {
         let taken = claimed(ClaimKind::TakeOver, &theirs);
         assert_eq!(taken, (vec![Report, Preempt, Preempt, Acquire], Next::Done));
         assert_eq!(claimed(ClaimKind::Look, &theirs), (vec![], Next::Done));
-        let mut late = Claim { step: Acquire, ..Claim::new(ClaimKind::Own, OURS) };
-        assert_eq!(late.answered(Status::RESERVATION_CONFLICT, &[]), Next::Held(0));
+    }
+
+    /// Goal: connections of a server at a time do not preempt each other, whoever of them holds the reservation, and each preempts what it was before, and
+    /// the one that was alone.
+    #[test]
+    fn parts_of_a_server_stand_beside_each_other() {
+        use Step::{Acquire, Preempt, Report, Withdraw};
+        let key = |part, number| Key::new(0x11, part, number).0;
+        assert_eq!(key(PART_MAX, u32::MAX), 0x11_ffff_ffff);
+        let own = |of: &[(u64, bool)]| claimed(ClaimKind::Own, key(2, 7), of);
+        let mine = (key(2, 7), false);
+        assert_eq!(own(&[mine, (key(1, 3), true)]), (vec![Report], Next::Done));
+        assert_eq!(own(&[mine, (key(1, 3), false)]), (vec![Report, Acquire], Next::Done));
+        assert_eq!(own(&[mine, (key(2, 6), false), (key(1, 3), true)]), (vec![Report, Preempt], Next::Done));
+        assert_eq!(
+            own(&[(key(2, 6), true), (key(1, 3), false)]),
+            (vec![Report, Preempt, Acquire], Next::Done)
+        );
+        let alone = [mine, (key(0, 9), true), (key(1, 3), false)];
+        assert_eq!(own(&alone), (vec![Report, Preempt, Acquire], Next::Done));
+        let theirs = [mine, (key(1, 3), false), (THEIRS, true)];
+        assert_eq!(own(&theirs), (vec![Report, Withdraw], Next::Held(THEIRS)));
+        let whole = claimed(ClaimKind::Own, key(0, 1), &[(key(1, 3), true), (key(2, 7), false)]);
+        assert_eq!(whole, (vec![Report, Preempt, Preempt, Acquire], Next::Done));
+    }
+
+    /// Goal: what changed between the report and what follows from it is asked about once more, and not for ever.
+    #[test]
+    fn a_conflict_is_followed_by_another_report() {
+        let beside = Key::new(0x11, 1, 3).0;
+        let mut claim = Claim::new(ClaimKind::Own, Key::new(0x11, 2, 7));
+        assert_eq!(claim.answered(Status::SUCCESS, &[]), Next::Ask);
+        assert_eq!(claim.answered(Status::SUCCESS, &report(&[])), Next::Ask);
+        assert_eq!(claim.step, Step::Acquire);
+        let mut late = claim.clone();
+        assert_eq!(claim.answered(Status::RESERVATION_CONFLICT, &[]), Next::Ask);
+        assert_eq!(claim.answered(Status::SUCCESS, &report(&[(beside, true)])), Next::Done);
+        let mut conflicts = 1;
+        while late.answered(Status::RESERVATION_CONFLICT, &[]) == Next::Ask {
+            conflicts += 1;
+            assert_eq!(late.answered(Status::SUCCESS, &report(&[])), Next::Ask);
+        }
+        assert_eq!((conflicts, late.answered(Status::RESERVATION_CONFLICT, &[])), (8, Next::Held(0)));
     }
 
     #[test]
     fn a_report_that_is_cut_short_names_whom_it_has() {
         let whole = report(&[(THEIRS, true), (OURS, false)]);
-        assert_eq!(registrants(&whole).collect::<Vec<_>>(), [(THEIRS, true), (OURS, false)]);
+        assert_eq!(registrants(&whole).collect::<Vec<_>>(), [(Key(THEIRS), true), (Key(OURS), false)]);
         assert_eq!(registrants(&whole[..64 + 64]).count(), 1);
         assert_eq!(registrants(&whole[..10]).count(), 0);
     }

@@ -1,4 +1,4 @@
-use crate::claim::{Claim, ClaimKind, Next};
+use crate::claim::{Claim, ClaimKind, Key, Next};
 use crate::error::RemoteError;
 use crate::facts::{Learned, RemoteFacts, RemoteParameters};
 use crate::look::{Found, Look, Looking, Question};
@@ -109,7 +109,7 @@ impl RemoteDrive {
     pub fn new(parameters: RemoteParameters, now: Time) -> RemoteDrive {
         assert!(parameters.server != 0 && parameters.depth > 0, "a claim has a key, and a queue room");
         RemoteDrive {
-            claim: Claim::new(parameters.kind, 0),
+            claim: Claim::new(parameters.kind, Key(0)),
             connections: 0,
             pause: parameters.pause,
             facts: parameters.known.clone(),
@@ -326,7 +326,9 @@ impl RemoteDrive {
     }
 
     fn go_claim(&mut self, claim: Claim) {
-        let (entry, data, expected_bytes) = claim.ask(self.parameters.nsid, self.reservations.unwrap_or(0));
+        let limits = self.limits.expect("I-Q3: it is known what is claimed");
+        let (entry, data, expected_bytes) =
+            claim.ask(limits.nsid, self.reservations.unwrap_or(0), limits.transfer_bytes_max);
         self.claim = claim;
         self.report.clear();
         let io = self.io.as_mut().expect("I-Q3: a claim goes over a queue");
@@ -351,9 +353,8 @@ impl RemoteDrive {
     }
 
     fn look_answered(&mut self, status: Status) -> Result<(), RemoteError> {
-        let nsid = self.parameters.nsid;
         let told = self.looking.as_mut().map_or(Ok(()), |looking| looking.take(status, &self.report));
-        told.map_err(|what| RemoteError::Zones { nsid, what })?;
+        told.map_err(|what| RemoteError::Zones { nsid: self.parameters.nsid, what })?;
         self.go_look();
         Ok(())
     }
@@ -407,7 +408,6 @@ impl RemoteDrive {
 
     fn completed(&mut self, completion: Completion, now: Time) -> Result<(), RemoteError> {
         let Completion { token, status, .. } = completion;
-        let nsid = self.parameters.nsid;
         if token == OWN {
             match self.phase {
                 _ if is_of_path(status) => self.lose(now),
@@ -429,7 +429,7 @@ impl RemoteDrive {
             .iter()
             .any(|one| status.same_code(*one))
         {
-            return Err(RemoteError::TakenOver(nsid));
+            return Err(RemoteError::TakenOver(self.parameters.nsid));
         }
         self.goes_well();
         if !status.is_success() {

@@ -1,6 +1,6 @@
 //! Which namespace is wanted, and what it is.
 
-use crate::claim::ClaimKind;
+use crate::claim::{ClaimKind, Key};
 use crate::error::RemoteError;
 use crate::look::Look;
 use diecut_initiator::openchannel::ChunkedNamespace;
@@ -22,6 +22,9 @@ pub struct RemoteParameters {
     pub server: u32,
     /// This process: what a server is called as a host is another one for each connection.
     pub life: u64,
+    /// Which of those that this server has the namespace with at a time, from 1 to [`PART_MAX`](crate::PART_MAX). 0: it is alone, and all others of this server
+    /// are of before.
+    pub part: u16,
     /// NQN of the subsystem.
     pub subsystem: QualifiedName,
     /// NSID.
@@ -45,13 +48,14 @@ pub struct RemoteParameters {
 impl RemoteParameters {
     /// I-Q5. HOSTID of a connection, by its number: nobody had it before.
     pub(crate) fn host_id(&self, connection: u32) -> [u8; 16] {
-        let all = u128::from(self.server) << 96 | u128::from(self.life) << 32 | u128::from(connection);
+        let of_part = Key::new(self.server, self.part, connection).0 as u32;
+        let all = u128::from(self.server) << 96 | u128::from(self.life) << 32 | u128::from(of_part);
         all.to_be_bytes()
     }
 
     /// Its key.
-    pub(crate) fn key(&self, connection: u32) -> u64 {
-        u64::from(self.server) << 32 | u64::from((self.life as u32).wrapping_add(connection))
+    pub(crate) fn key(&self, connection: u32) -> Key {
+        Key::new(self.server, self.part, (self.life as u32).wrapping_add(connection))
     }
 
     /// When a target that says nothing since then is not waited for any more.

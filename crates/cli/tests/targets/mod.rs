@@ -30,11 +30,11 @@ name = "a"
 name = "flash"
 tenant = "a"
 isolation = "channel"
-capacity = "200M"
+capacity = "400M"
 [[volume]]
 name = "disk"
 vssd = "flash"
-size = "120M"
+size = "240M"
 [[volume]]
 name = "little"
 vssd = "flash"
@@ -87,7 +87,7 @@ allowed_hosts = ["nqn.2026-11.example:somebody"]
 namespaces = [{ nsid = 1, volume = "own" }]
 "#;
 
-/// One with a namespace of chunks: two groups of two parallel units, of which each has 192 MiB.
+/// One with a namespace of chunks: five groups of two parallel units, of which each has 192 MiB.
 pub const CHUNKED: &str = "nqn.2026-11.org.diecut:chunked";
 
 const CHUNKED_SETUP: &str = r#"
@@ -100,12 +100,12 @@ name = "a"
 name = "flash"
 tenant = "a"
 isolation = "channel"
-capacity = "800M"
+capacity = "2000M"
 use = "open-channel"
 [[volume]]
 name = "chunks"
 vssd = "flash"
-size = "768M"
+size = "1920M"
 [[subsystem]]
 nqn = "nqn.2026-11.org.diecut:chunked"
 tenant = "a"
@@ -113,7 +113,7 @@ allow_any_host = true
 namespaces = [{ nsid = 1, volume = "chunks" }]
 "#;
 
-/// A server that is a target: [`POOL`] has a namespace of 120 MiB (1) and one of 1 MiB (2).
+/// A server that is a target: [`POOL`] has a namespace of 240 MiB (1) and one of 1 MiB (2).
 pub struct Target {
     folder: PathBuf,
     port: u16,
@@ -130,7 +130,7 @@ impl Target {
     /// One whose chunks are a subsystem ([`CHUNKED`]), and nothing else.
     pub fn chunked(folder: PathBuf) -> Target {
         let tiny = include_str!("../../../emulator/profiles/tiny-one-shot.toml");
-        let own = tiny.replace("channels = 2\n", "channels = 3\n");
+        let own = tiny.replace("channels = 2\n", "channels = 6\n");
         // Erase blocks of 3 MiB, 32 program units of 96 KiB.
         let own = own.replace("pages_per_block = 12 ", "pages_per_block = 96 ");
         Target::of(folder, &own.replace("blocks_per_plane = 40\n", "blocks_per_plane = 90\n"), CHUNKED_SETUP)
@@ -188,14 +188,31 @@ pub struct Both<'a> {
     server: Option<Server>,
     known: Known,
     random: Random,
+    /// Most shards of the server, and how often it was started: each start has another number of them.
+    shards_max: u32,
+    starts: u32,
 }
 
 impl<'a> Both<'a> {
     /// The target is there, and the folder has the set-up of a server.
-    pub fn new(far: &'a Target, target: Server, own: &'a Path, tenant: &'a str, lbas: u64) -> Both<'a> {
-        let server = Some(Server::in_folder(own, &[]));
+    pub fn new(
+        far: &'a Target,
+        target: Server,
+        (own, shards_max): (&'a Path, u32),
+        tenant: &'a str,
+        lbas: u64,
+    ) -> Both<'a> {
         let (known, random) = (Known::new(lbas), Random::of(11));
-        Both { far, own, tenant, target: Some(target), server, known, random }
+        let target = Some(target);
+        let mut both = Both { far, own, tenant, target, server: None, known, random, shards_max, starts: 0 };
+        both.start_server();
+        both
+    }
+
+    fn start_server(&mut self) {
+        let shards = self.shards_max - self.starts % self.shards_max;
+        self.starts += 1;
+        self.server = Some(Server::in_folder(self.own, &["--shards", &shards.to_string()]));
     }
 
     pub fn server(&self) -> &Server {
@@ -234,7 +251,7 @@ impl<'a> Both<'a> {
                 assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
                 work.join().unwrap().unwrap_err();
             });
-            self.server = Some(Server::in_folder(self.own, &[]));
+            self.start_server();
             self.check(&format!("life {life}, server"));
             // The target comes back before hosts lose patience.
             let begun = flushes.load(Ordering::Relaxed);
@@ -256,7 +273,7 @@ impl<'a> Both<'a> {
     /// The server is stopped and started.
     pub fn restart(&mut self) {
         self.server.take().unwrap().stop();
-        self.server = Some(Server::in_folder(self.own, &[]));
+        self.start_server();
         self.check("stopped and started");
     }
 

@@ -59,6 +59,7 @@ impl Line {
             host: name(&host(number)),
             server: u32::from(number),
             life: seed,
+            part: 0,
             subsystem: name(SUBSYSTEM),
             nsid: 1,
             kind: ClaimKind::Own,

@@ -5,6 +5,7 @@
 mod chunks;
 mod handles;
 mod line;
+mod parts;
 mod server;
 mod zones;
 
