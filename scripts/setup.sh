@@ -2,7 +2,7 @@
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
 # and needs no root when all is there already. With "bench", what the benchmark counts instructions with and measures drives beside, too; with "rocksdb" or
 # "leveldb", these databases, which only the plug-ins for them and their tests need; with "vlfs", what only the tests of the file
-# system need; with "power", fio, for the tests of disks that lose power; with "book", mdBook, which makes HTML of the pages. Several words
+# system need; with "power", fio and ext4, for the tests of disks that lose power; with "book", mdBook, which makes HTML of the pages. Several words
 # are taken, too.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
@@ -57,10 +57,16 @@ if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; 
     echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2
 fi
 
-# Only a test of tests/power and the rows of drives in `make bench` need it; without they are left out, and in `make test` the test fails.
+# Only tests of tests/power and crates/cli and the rows of drives in `make bench` need it; without they are left out, and in `make test` these tests fail.
 if { wants power || wants bench; } && ! command -v fio >/dev/null; then
   packages fio ||
-    echo "setup: FIO CANNOT BE INSTALLED (apt-get install fio); a test of tests/power will fail, and rows of \`make bench\` will be missing" >&2
+    echo "setup: FIO CANNOT BE INSTALLED (apt-get install fio); tests of tests/power and crates/cli will fail, and rows of \`make bench\` will be missing" >&2
+fi
+
+# Only the tests of crates/cli/tests/cuts need it; without it they are left out, and in `make test` they fail.
+if wants power && ! { command -v losetup && command -v mount && command -v mkfs.ext4 && command -v e2fsck; } >/dev/null; then
+  packages mount e2fsprogs ||
+    echo "setup: EXT4 CANNOT BE MADE (apt-get install mount e2fsprogs); tests of crates/cli will fail" >&2
 fi
 
 # PostgreSQL's package makes a cluster of its own and starts it, if it is not told otherwise.

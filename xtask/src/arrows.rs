@@ -98,6 +98,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ),
     ("hosts", &[]),
     ("power", &[]),
+    ("bridge", &["initiator", "nvme"]),
 ];
 
 /// The room that only tests know.

@@ -3,6 +3,7 @@
 mod bench;
 mod control_socket;
 mod crowded;
+mod cuts;
 mod device;
 mod drive;
 mod drive_volumes;

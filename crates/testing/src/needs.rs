@@ -30,6 +30,12 @@ pub fn fuse() -> Vec<Need> {
     vec![Need::Root, Need::File("/dev/fuse".into(), "the kernel"), Need::Program("umount")]
 }
 
+/// What a test needs, besides root, that makes ext4 on a file and mounts it.
+pub fn ext4() -> Vec<Need> {
+    let programs = ["losetup", "mount", "umount", "mkfs.ext4", "e2fsck"].map(Need::Program);
+    [vec![Need::Root, Need::File("/dev/loop-control".into(), "the kernel")], programs.to_vec()].concat()
+}
+
 impl Need {
     fn is_there(&self) -> bool {
         match self {

@@ -63,7 +63,7 @@ impl Known {
         }
     }
 
-    /// Writes, and flushes after every few of them, `rounds` times or until an error, which it gives.
+    /// Writes, some past the cache, and flushes after every few of them, `rounds` times or until an error, which it gives.
     pub fn work(&mut self, host: &mut Host, random: &mut Random, rounds: u32) -> Result<(), String> {
         for _ in 0..rounds {
             let mut written = Vec::new();
@@ -76,8 +76,12 @@ impl Known {
                 self.versions.write(touched.clone(), version);
                 let data = Buffer::copy_from(&version.to_le_bytes().repeat(count as usize * LBA_BYTES / 8));
                 let span = LbaSpan { nsid: NSID, first, count };
-                run(host, Command::Write { span, data, force_unit_access: false })?;
-                written.push((touched, version));
+                let force_unit_access = random.below(8) == 0;
+                run(host, Command::Write { span, data, force_unit_access })?;
+                match force_unit_access {
+                    true => self.versions.make_durable(touched, version),
+                    false => written.push((touched, version)),
+                }
             }
             run(host, Command::Flush { nsid: NSID })?;
             self.flushes.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,110 @@
+//! Programs that nobody here wrote, on a server on a disk that loses power: what they were told is durable is never missing. Where flushes do nothing, that
+//! is seen within five cuts. Method: the shipped server, `kind = "file"`, on a disk of `diecut_power`; its namespace is a file through FUSE (`diecut_bridge`), on
+//! which fio works, and over a loop device ext4, on which SQLite and RocksDB do. A cut takes the power of the disk, the server, the bridge and the mounts.
+
+mod bridged;
+mod fio;
+mod rig;
+mod rocksdb;
+mod sqlite;
+
+use diecut_testing::depth::depth;
+use diecut_testing::needs::{self, Need};
+use rig::Rig;
+
+/// Cuts within which it is seen that flushes do nothing.
+const CUTS_TO_NOTICE: u32 = 5;
+
+/// What is needed to mount what a bridge shows.
+fn mounts() -> Vec<Need> {
+    [needs::fuse(), needs::ext4()].concat()
+}
+
+/// A program, and what it was told.
+trait Stranger {
+    /// Whether it works on files, not on the namespace itself.
+    const HAS_FILES: bool;
+    /// Looks at all that is there. An error is one of a disk without power; what is missing is a panic.
+    fn check(&mut self, rig: &Rig, what: &str) -> Result<(), String>;
+    /// Works until the power goes, or it has done enough.
+    fn work(&mut self, rig: &mut Rig, cut: u32);
+    /// How much was acknowledged.
+    fn acknowledged(&self) -> u64;
+}
+
+/// So many cuts, and a look at what is there after the last one. In every fourth life the power may go before the program works.
+fn lives<S: Stranger>(rig: &mut Rig, stranger: &mut S, cuts: u32, lies: bool) {
+    let mut interrupted = 0;
+    for cut in 0..=cuts {
+        let is_hasty = cut % 4 == 3 && cut < cuts;
+        if is_hasty {
+            let order = rig.random.below(8);
+            let commands = rig.random.below(4 << order);
+            rig.disks().cut_after(commands);
+        }
+        let begun = begin(rig, stranger, cut);
+        match begun {
+            Ok(()) if cut < cuts => {
+                rig.disks().lie(lies);
+                stranger.work(rig, cut);
+            }
+            Ok(()) => {}
+            Err(error) => {
+                assert!(is_hasty && !rig.disks().is_on(), "life {cut}: {error}");
+                interrupted += 1;
+            }
+        }
+        rig.end();
+    }
+    let acknowledged = stranger.acknowledged();
+    println!("{cuts} cuts, {interrupted} of them before the program worked; {acknowledged} acknowledged");
+    assert!(acknowledged > u64::from(cuts), "{acknowledged} acknowledged in {cuts} cuts");
+}
+
+fn begin<S: Stranger>(rig: &mut Rig, stranger: &mut S, cut: u32) -> Result<(), String> {
+    rig.start()?;
+    if S::HAS_FILES {
+        if cut == 0 {
+            rig.make_file_system();
+        }
+        rig.mount(cut % 2 == 1)?;
+    }
+    stranger.check(rig, &format!("life {cut}"))
+}
+
+/// Whether a run misses something, which it says with a panic.
+fn misses(run: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+}
+
+/// A program outlives cuts, and a disk that lies does not go unseen.
+fn outlives<S: Stranger + Default>(seed: u64, gives_back: bool) {
+    lives(&mut Rig::new(seed, gives_back), &mut S::default(), depth(12, 50), false);
+    let lying = || lives(&mut Rig::new(seed + 1, gives_back), &mut S::default(), CUTS_TO_NOTICE, true);
+    assert!(misses(lying), "a lie");
+}
+
+/// Goal: SQLite's transactions with `synchronous = FULL` are there after cuts, whole, and the database is; not so on a disk that lies.
+#[test]
+fn sqlite_on_a_server_loses_nothing() {
+    if needs::are_there(&mounts()) {
+        outlives::<sqlite::Database>(61, false);
+    }
+}
+
+/// Goal: what RocksDB wrote with a sync is there after cuts, and the database is whole; not so on a disk that lies. The drive is told what is not needed
+/// any more.
+#[test]
+fn rocksdb_on_a_server_loses_nothing() {
+    if needs::are_there(&[mounts(), vec![Need::Header("rocksdb/version.h")]].concat()) {
+        outlives::<rocksdb::Store>(63, true);
+    }
+}
+
+/// Goal: fio finds what it wrote and flushed, after cuts while it writes elsewhere; not so on a disk that lies.
+#[test]
+fn fio_on_a_server_finds_what_it_wrote() {
+    if needs::are_there(&[needs::fuse(), vec![Need::Program("fio")]].concat()) {
+        outlives::<fio::Halves>(65, false);
+    }
+}
