@@ -11,6 +11,10 @@ use serde::Serialize;
 const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth by weights and rates, and feels the writes of others and what the drive does \
                          inside; `diecut probe` measures which regions disturb each other";
 
+/// What one leaves that shows them.
+const ISOLATION_OF_DIES: &str = "channels and dies, as on flash: vSSDs get them for themselves (isolation = \"channel\" or \"die\"), and feel of each other what \
+                                 the target and the way there have in common";
+
 /// What a look at a drive found.
 pub struct Looked {
     /// Who uses it.
@@ -57,6 +61,7 @@ impl<F> Identified<F> {
         {
             refusals.push(error.clone());
         }
+        let shows_dies = shape.as_ref().is_ok_and(|shape| shape.dies.is_some());
         Identified {
             path,
             facts,
@@ -66,7 +71,7 @@ impl<F> Identified<F> {
             contents,
             users,
             label: label.ok().map(|found| labelled(&found)),
-            isolation: ISOLATION,
+            isolation: if shows_dies { ISOLATION_OF_DIES } else { ISOLATION },
         }
     }
 
