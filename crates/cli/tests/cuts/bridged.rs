@@ -1,6 +1,6 @@
 //! The bridge alone: a file is what its namespace holds, and nobody waits for a server that is gone.
 
-use super::rig::Rig;
+use super::rig::{Liar, PLAIN, Rig, Shape};
 use diecut_testing::needs;
 use diecut_testing::wait::{let_time_pass, within};
 use std::fs::File;
@@ -23,7 +23,7 @@ fn a_namespace_is_a_file() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    let mut rig = Rig::new(51, true);
+    let mut rig = Rig::new(51, Shape { gives_back: true, ..PLAIN }, Liar::Nobody);
     rig.start().unwrap();
     let file = open(&rig);
     assert_eq!(file.metadata().unwrap().len(), SIZE_BYTES as u64);
@@ -69,7 +69,7 @@ fn parts_of_a_block_are_written_at_a_time() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    let mut rig = Rig::new(52, false);
+    let mut rig = Rig::new(52, PLAIN, Liar::Nobody);
     rig.start().unwrap();
     let file = open(&rig);
     std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn nobody_waits_for_a_server_that_is_gone() {
     if !needs::are_there(&needs::fuse()) {
         return;
     }
-    let mut rig = Rig::new(53, false);
+    let mut rig = Rig::new(53, PLAIN, Liar::Nobody);
     rig.start().unwrap();
     let file = open(&rig);
     file.write_all_at(&[1; 4096], 0).unwrap();

@@ -4,13 +4,14 @@
 
 mod bridged;
 mod fio;
+mod moving;
 mod rig;
 mod rocksdb;
 mod sqlite;
 
 use diecut_testing::depth::depth;
 use diecut_testing::needs::{self, Need};
-use rig::Rig;
+use rig::{Liar, PLAIN, Rig, Shape};
 
 /// Cuts within which it is seen that flushes do nothing.
 const CUTS_TO_NOTICE: u32 = 5;
@@ -33,7 +34,7 @@ trait Stranger {
 }
 
 /// So many cuts, and a look at what is there after the last one. In every fourth life the power may go before the program works.
-fn lives<S: Stranger>(rig: &mut Rig, stranger: &mut S, cuts: u32, lies: bool) {
+fn lives<S: Stranger>(rig: &mut Rig, stranger: &mut S, cuts: u32) {
     let mut interrupted = 0;
     for cut in 0..=cuts {
         let is_hasty = cut % 4 == 3 && cut < cuts;
@@ -45,7 +46,7 @@ fn lives<S: Stranger>(rig: &mut Rig, stranger: &mut S, cuts: u32, lies: bool) {
         let begun = begin(rig, stranger, cut);
         match begun {
             Ok(()) if cut < cuts => {
-                rig.disks().lie(lies);
+                rig.is_made();
                 stranger.work(rig, cut);
             }
             Ok(()) => {}
@@ -72,24 +73,48 @@ fn begin<S: Stranger>(rig: &mut Rig, stranger: &mut S, cut: u32) -> Result<(), S
     stranger.check(rig, &format!("life {cut}"))
 }
 
-/// Whether a run misses something, which it says with a panic.
-fn misses(run: impl FnOnce()) -> bool {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
-}
+const GIVES_BACK: Shape = Shape { gives_back: true, ..PLAIN };
+const SHARDS: Shape = Shape { shards: &[1, 2], ..PLAIN };
+/// Two drives, and one to three shards.
+const POOL: Shape = Shape { drives: 2, is_wide: true, shards: &[2, 1, 3], gives_back: true };
+/// Two drives, of which one is used.
+const TWO: Shape = Shape { drives: 2, is_wide: false, ..PLAIN };
 
 /// A program outlives cuts, and a disk that lies does not go unseen.
-fn outlives<S: Stranger + Default>(seed: u64, gives_back: bool) {
-    lives(&mut Rig::new(seed, gives_back), &mut S::default(), depth(12, 50), false);
-    let lying = || lives(&mut Rig::new(seed + 1, gives_back), &mut S::default(), CUTS_TO_NOTICE, true);
-    assert!(misses(lying), "a lie");
+fn outlives<S: Stranger + Default>(seed: u64, shape: Shape) {
+    lives(&mut Rig::new(seed, shape, Liar::Nobody), &mut S::default(), depth(12, 50));
+    assert!(is_seen::<S>(seed + 1, shape, Liar::Drives), "flushes did nothing");
+    if depth(false, true) {
+        for (at, shape) in (1..).zip([PLAIN, GIVES_BACK, SHARDS, POOL]) {
+            lives(&mut Rig::new(seed + at * 100, shape, Liar::Nobody), &mut S::default(), 25);
+        }
+    }
+}
+
+/// Whether a program misses something.
+fn is_seen<S: Stranger + Default>(seed: u64, shape: Shape, liar: Liar) -> bool {
+    let run = || lives(&mut Rig::new(seed, shape, liar), &mut S::default(), CUTS_TO_NOTICE);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
 }
 
 /// Goal: SQLite's transactions with `synchronous = FULL` are there after cuts, whole, and the database is; not so on a disk that lies.
 #[test]
 fn sqlite_on_a_server_loses_nothing() {
     if needs::are_there(&mounts()) {
-        outlives::<sqlite::Database>(61, false);
+        outlives::<sqlite::Database>(61, PLAIN);
     }
+}
+
+/// Goal: the same while a drive is emptied in each life: what lies there moves to the other one, or stays, whole.
+#[test]
+fn sqlite_on_a_server_loses_nothing_while_it_moves() {
+    if !needs::are_there(&mounts()) {
+        return;
+    }
+    let mut moving = moving::Moving::default();
+    lives(&mut Rig::new(67, TWO, Liar::Nobody), &mut moving, depth(12, 50));
+    println!("{} moves", moving.moves());
+    assert!(moving.moves() > 0, "no move ended");
 }
 
 /// Goal: what RocksDB wrote with a sync is there after cuts, and the database is whole; not so on a disk that lies. The drive is told what is not needed
@@ -97,7 +122,7 @@ fn sqlite_on_a_server_loses_nothing() {
 #[test]
 fn rocksdb_on_a_server_loses_nothing() {
     if needs::are_there(&[mounts(), vec![Need::Header("rocksdb/version.h")]].concat()) {
-        outlives::<rocksdb::Store>(63, true);
+        outlives::<rocksdb::Store>(63, POOL);
     }
 }
 
@@ -105,6 +130,21 @@ fn rocksdb_on_a_server_loses_nothing() {
 #[test]
 fn fio_on_a_server_finds_what_it_wrote() {
     if needs::are_there(&[needs::fuse(), vec![Need::Program("fio")]].concat()) {
-        outlives::<fio::Halves>(65, false);
+        outlives::<fio::Halves>(65, SHARDS);
+    }
+}
+
+/// Goal: a build of the server that skips flushes, or answers them early, is seen by each program.
+#[test]
+fn a_server_that_skips_flushes_is_seen() {
+    let needs = [Need::Program("fio"), Need::Header("rocksdb/version.h")];
+    if !needs::are_there(&[mounts(), needs.to_vec()].concat()) {
+        return;
+    }
+    for (seed, bug) in (71..).zip(["drives: a flush does nothing", "volume: flush answered early"]) {
+        let liar = Liar::Server(bug);
+        assert!(is_seen::<sqlite::Database>(seed, PLAIN, liar), "SQLite: {bug}");
+        assert!(is_seen::<rocksdb::Store>(seed, PLAIN, liar), "RocksDB: {bug}");
+        assert!(is_seen::<fio::Halves>(seed, PLAIN, liar), "fio: {bug}");
     }
 }

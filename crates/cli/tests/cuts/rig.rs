@@ -4,29 +4,35 @@
 use crate::served::{Server, command, done};
 use diecut_bridge::{FILE_NAME, Mounted, Namespace, Place};
 use diecut_nvme::QualifiedName;
-use diecut_power::{Disks, Mounted as MountedDisks, Options};
+use diecut_power::{Disks, FailedFlush, Mounted as MountedDisks, Options};
 use diecut_testing::Random;
 use diecut_testing::wait::{comes, look_again_later, wait_until};
+use diecut_units::marks;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 const NQN: &str = "nqn.2026-11.org.diecut:strangers";
 
-const SETUP: &str = r#"
+const DEVICE: &str = r#"
 [[device]]
 kind = "file"
-path = "disks/drive"
+path = "disks/drive-$"
+name = "drive-$"
 discard = DISCARD
+"#;
+
+const SETUP: &str = r#"
 [[tenant]]
 name = "strangers"
 [[vssd]]
 name = "fast"
 tenant = "strangers"
+DEVICES
 isolation = "channel"
 capacity = "200 MiB"
 [[volume]]
@@ -42,10 +48,41 @@ namespaces = [{ nsid = 1, volume = "data" }]
 
 const DRIVE_BYTES: u64 = 512 << 20;
 
+/// What the server has.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Drives that are one pool.
+    pub drives: usize,
+    /// The vSSD has a part on each of them; else it lies on some one.
+    pub is_wide: bool,
+    /// Shards, from life to life.
+    pub shards: &'static [u32],
+    /// Drives are told what is not needed any more.
+    pub gives_back: bool,
+}
+
+/// Who says that what was flushed is durable, and it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liar {
+    Nobody,
+    /// The drives.
+    Drives,
+    /// The server, which has this bug.
+    Server(&'static str),
+}
+
+/// One drive, one shard.
+pub const PLAIN: Shape = Shape { drives: 1, is_wide: true, shards: &[1], gives_back: false };
+
 /// Disks, the folder of a server on them, and in it the folders `bridge`, with the namespace, and `files`, with a file system on it.
 pub struct Rig {
     life: Option<Life>,
     pub random: Random,
+    shape: Shape,
+    liar: Liar,
+    lives: usize,
+    /// Flushes that had failed when the life began.
+    failed_flushes: u64,
     disks: MountedDisks,
     folder: TempDir,
 }
@@ -84,20 +121,27 @@ pub fn said(command: &mut Command) -> Result<String, String> {
 }
 
 impl Rig {
-    /// A formatted drive. With `gives_back` it is told what is not needed any more.
-    pub fn new(seed: u64, gives_back: bool) -> Rig {
-        println!("disks with seed {seed}");
+    /// Formatted drives.
+    pub fn new(seed: u64, shape: Shape, liar: Liar) -> Rig {
+        println!("disks with seed {seed}, {shape:?}, liar: {liar:?}");
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["disks", "bridge", "files"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let drives = vec![("drive".to_owned(), DRIVE_BYTES)];
+        let names: Vec<String> = (0..shape.drives).map(|at| format!("drive-{at}")).collect();
+        let drives = names.iter().map(|name| (name.clone(), DRIVE_BYTES)).collect();
         let options = Options { drives, seed, ..Options::default() };
         let disks = MountedDisks::new(&folder.path().join("disks"), &options).unwrap();
-        let setup = SETUP.replace("DISCARD", &gives_back.to_string());
-        std::fs::write(folder.path().join("setup.toml"), setup).unwrap();
-        done(folder.path(), &["device", "format", "--erase-block", "1M", "--lanes", "4", "disks/drive"]);
-        Rig { life: None, random: Random::of(seed), disks, folder }
+        let device = DEVICE.replace("DISCARD", &shape.gives_back.to_string());
+        let devices = (0..shape.drives).map(|at| device.replace('$', &at.to_string()));
+        let on = if shape.is_wide { format!("device = {names:?}") } else { String::new() };
+        let vssd = SETUP.replace("DEVICES", &on);
+        std::fs::write(folder.path().join("setup.toml"), devices.collect::<String>() + &vssd).unwrap();
+        let paths: Vec<String> = names.iter().map(|name| format!("disks/{name}")).collect();
+        let mut format = vec!["device", "format", "--erase-block", "1M", "--lanes", "3"];
+        format.extend(paths.iter().map(String::as_str));
+        done(folder.path(), &format);
+        Rig { life: None, random: Random::of(seed), shape, liar, lives: 0, failed_flushes: 0, disks, folder }
     }
 
     pub fn disks(&self) -> &Disks {
@@ -118,6 +162,15 @@ impl Rig {
     pub fn start(&mut self) -> Result<(), String> {
         let mut serve = command(self.folder.path());
         serve.args(["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--data", "."]);
+        serve.args(["--shards", &self.shape.shards[self.lives % self.shape.shards.len()].to_string()]);
+        // Not before all that is needed is there.
+        if let Liar::Server(bug) = self.liar
+            && self.lives > 0
+        {
+            serve.env(marks::PLANTED, bug);
+        }
+        self.lives += 1;
+        self.failed_flushes = self.disks().statistics().failed_flushes;
         let server = Server::try_start(self.folder.path(), serve)?;
         let watch = Watch::start(self.disks().clone(), server.pid());
         let address = server.address().to_owned();
@@ -126,10 +179,46 @@ impl Rig {
         Ok(())
     }
 
+    /// All that is needed is there: who lies does so from now on.
+    pub fn is_made(&self) {
+        self.disks().lie(self.liar == Liar::Drives);
+    }
+
+    /// From now on, trouble is on its way: the power goes after up to so many commands to disks, or, in a fifth of all lives, a flush fails before.
+    pub fn make_trouble(&mut self, commands: u64) {
+        // A server that skips flushes has little to ask of a disk, and perhaps no flush that could fail.
+        let skips = matches!(self.liar, Liar::Server(_));
+        let commands = if skips { commands / 10 } else { commands };
+        let flush = self.random.below(5) == 0 && !skips;
+        let commands = commands / 10 + self.random.below(commands);
+        match flush {
+            true => {
+                let how = [FailedFlush::Forgets, FailedFlush::Drops, FailedFlush::Keeps];
+                let how = how[self.random.below(3) as usize];
+                let after = commands_of(self.disks()) + commands;
+                let life = self.life.as_ref().expect("the server runs");
+                *life.watch.plan.failed_flush.lock().unwrap() = Some((after, how));
+            }
+            false => self.disks().cut_after(commands),
+        }
+    }
+
+    /// Whether what was on its way came.
+    pub fn has_trouble(&self) -> bool {
+        !self.disks().is_on() || self.disks().statistics().failed_flushes > self.failed_flushes
+    }
+
     /// The server is killed, and nothing else is.
     pub fn kill_server(&self) {
         let server = &self.life.as_ref().expect("the server runs").server;
         said(Command::new("kill").args(["-KILL", &server.pid().to_string()])).unwrap();
+    }
+
+    /// Asks the server what an administrator would.
+    pub fn ask(&self, arguments: &[&str]) -> Result<serde_json::Value, String> {
+        let mut command = command(self.folder.path());
+        let said = said(command.args(["--json", "--socket", "control.sock"]).args(arguments))?;
+        Ok(if said.is_empty() { serde_json::Value::Null } else { serde_json::from_str(&said).unwrap() })
     }
 
     /// A new file system.
@@ -178,33 +267,50 @@ impl Life {
     }
 }
 
+/// Commands that disks carried out.
+fn commands_of(disks: &Disks) -> u64 {
+    let statistics = disks.statistics();
+    statistics.writes + statistics.flushes + statistics.discards
+}
+
+/// What a watch is to do.
+#[derive(Default)]
+struct Plan {
+    is_over: AtomicBool,
+    /// After so many commands to disks a flush fails.
+    failed_flush: Mutex<Option<(u64, FailedFlush)>>,
+}
+
 /// A thread that kills the server when the power goes.
 struct Watch {
-    is_over: Arc<AtomicBool>,
+    plan: Arc<Plan>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
     #[allow(clippy::disallowed_methods, reason = "somebody has to look while the test waits for a program")]
     fn start(disks: Disks, server: u32) -> Watch {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&is_over);
+        let plan = Arc::new(Plan::default());
+        let planned = Arc::clone(&plan);
         let thread = std::thread::spawn(move || {
             while disks.is_on() {
-                if ended.load(Ordering::Acquire) {
+                if planned.is_over.load(Ordering::Acquire) {
                     return;
                 }
+                let is_due = |(after, _): &mut (u64, FailedFlush)| commands_of(&disks) >= *after;
+                let due = planned.failed_flush.lock().unwrap().take_if(is_due);
+                due.inspect(|(_, how)| disks.fail_next_flush(*how));
                 look_again_later();
             }
             let _ = Command::new("kill").args(["-KILL", &server.to_string()]).output();
         });
-        Watch { is_over, thread: Some(thread) }
+        Watch { plan, thread: Some(thread) }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Release);
+        self.plan.is_over.store(true, Ordering::Release);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -214,7 +320,7 @@ const BRIDGE_ON: &str = "DIECUT_CUTS_BRIDGE_ON";
 
 /// The process of the bridge: a test that waits for its own file system could not even be killed.
 struct Bridge {
-    child: std::sync::Mutex<Child>,
+    child: Mutex<Child>,
     folder: PathBuf,
 }
 
@@ -254,7 +360,7 @@ impl Bridge {
             let has_ended = child.try_wait().unwrap().is_some();
             (has_ended || folder.join(FILE_NAME).exists()).then_some(!has_ended)
         });
-        let bridge = Bridge { child: std::sync::Mutex::new(child), folder: folder.to_owned() };
+        let bridge = Bridge { child: Mutex::new(child), folder: folder.to_owned() };
         match ready {
             Some(true) => Ok(bridge),
             _ => Err(std::fs::read_to_string(folder.join("../bridge.log")).unwrap()),

@@ -53,11 +53,10 @@ impl Stranger for Store {
     }
 
     fn work(&mut self, rig: &mut Rig, cut: u32) {
-        let commands = 50 + rig.random.below(1500);
-        rig.disks().cut_after(commands);
+        rig.make_trouble(1500);
         let output = load(rig, "run", cut % 3 == 2).output().unwrap();
         // It says the error, or an assertion of RocksDB's ends it.
-        assert!(!rig.disks().is_on(), "life {cut}: it ends by itself: {}", words(&output));
+        assert!(rig.has_trouble(), "life {cut}: it ends by itself: {}", words(&output));
         let said = String::from_utf8(output.stdout).unwrap();
         self.acknowledged = last(&said, "acked ").unwrap_or(self.acknowledged);
         let status = output.status.to_string();

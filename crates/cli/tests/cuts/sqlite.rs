@@ -10,8 +10,9 @@ use std::path::Path;
 const ROWS: i64 = 400;
 
 /// What was committed.
-#[derive(Default)]
 pub struct Database {
+    /// Commands to disks within which there is trouble.
+    commands: u64,
     acknowledged: i64,
     /// Transactions that are there, and what they left.
     last: i64,
@@ -73,7 +74,18 @@ fn transact(connection: &mut Connection, last: &mut i64, acknowledged: &mut i64)
     }
 }
 
+impl Default for Database {
+    fn default() -> Database {
+        Database::of(1500)
+    }
+}
+
 impl Database {
+    /// One that has trouble within so many commands to disks.
+    pub fn of(commands: u64) -> Database {
+        Database { commands, acknowledged: 0, last: 0, rows: BTreeMap::new() }
+    }
+
     fn look(&mut self, folder: &Path, what: &str) -> rusqlite::Result<()> {
         let connection = connect(folder, "DELETE")?;
         let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
@@ -112,8 +124,7 @@ impl Stranger for Database {
     fn work(&mut self, rig: &mut Rig, cut: u32) {
         let mode = ["DELETE", "WAL", "TRUNCATE", "PERSIST"][cut as usize % 4];
         let mut connection = connect(&rig.files(), mode).unwrap();
-        let commands = 50 + rig.random.below(1500);
-        rig.disks().cut_after(commands);
+        rig.make_trouble(self.commands);
         let mut last = self.last;
         let error = transact(&mut connection, &mut last, &mut self.acknowledged).unwrap_err();
         println!("life {cut}: {last} transactions in mode {mode}, then {error}");
