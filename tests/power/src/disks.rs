@@ -233,9 +233,11 @@ impl Disks {
         self.power().is_on
     }
 
-    /// The power comes back, and disks serve what is left. Files are opened anew: those that were opened before stay dead.
+    /// The power comes back, and disks serve what is left. Files are opened anew: those that were opened before stay dead. A flush that was to fail
+    /// and did not come is forgotten.
     pub fn power_on(&self) {
         let mut power = self.power_mut();
+        locked(&self.shared.faults).failed_flush = None;
         power.life += u64::from(!power.is_on);
         power.is_on = true;
     }

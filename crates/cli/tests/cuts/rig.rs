@@ -198,6 +198,8 @@ impl Rig {
                 let after = commands_of(self.disks()) + commands;
                 let life = self.life.as_ref().expect("the server runs");
                 *life.watch.plan.failed_flush.lock().unwrap() = Some((after, how));
+                // It may be one of a drive that nobody misses.
+                self.disks().cut_after(2 * commands + 500);
             }
             false => self.disks().cut_after(commands),
         }
