@@ -157,7 +157,7 @@ archive() { (cd "$1" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/d
 archive "$base" "$cache/base.cpio"
 
 # --- kernels --------------------------------------------------------------------------------------------------------
-modules=(virtio_pci virtio_blk virtio_net nvme-tcp nvme-fabrics nvmet nvmet-tcp ext4 xfs btrfs f2fs zonefs null_blk dm-mod dm-zoned loop crc32c_generic crc32c-intel crc32_generic)
+modules=(virtio_pci virtio_blk virtio_net nvme nvme-tcp nvme-fabrics nvmet nvmet-tcp ext4 xfs btrfs f2fs zonefs null_blk dm-mod dm-zoned loop crc32c_generic crc32c-intel crc32_generic)
 kmod() { local name=$1; shift; "$loader" --argv0 "$name" --library-path "$libraries" "$full/bin/kmod" "$@"; }
 prepare_kernel() { # folder name, metapackage, suite
   local out=$cache/$1 package root version tree module file

@@ -255,6 +255,47 @@ fn a_start_that_fails_keeps_no_namespace() {
     bench.is_free(0);
 }
 
+/// Goal: drives come to a server and leave it while namespaces of targets are in its pool, and so does an empty namespace, which others can have then; hosts
+/// go on. A target that is away keeps the change from happening, by name, and the same command goes on when it is back.
+#[test]
+fn drives_come_and_leave_beside_namespaces() {
+    let bench = Bench::new();
+    let mut targets = bench.targets.each_ref().map(|target| Some(target.start()));
+    bench.format();
+    let tenants = [tenant("near", "\"near\""), tenant("one", "\"one\"")];
+    bench.set_up(&["near", "one", "two"], &tenants);
+    let server = Server::in_folder(&bench.own, &["--shards", "2"]);
+    let [mut near, mut one] = ["near", "one"].map(Tenant::new);
+    let mut work =
+        |server: &Server| [&mut near, &mut one].into_iter().for_each(|tenant| tenant.work(server, 10));
+    work(&server);
+    fn asked<'a>(words: &[&'a str]) -> Vec<&'a str> {
+        [&["--socket", "control.sock", "device"], words].concat()
+    }
+    let later = asked(&[&["add", "later", "--size", "240M", "--name", "later"], &CUT[..]].concat());
+    targets[1].take().unwrap().kill();
+    let said = refused(&bench.own, &later);
+    assert_says(&said, &[&bench.targets[1].place(), "the same command goes on where it was"]);
+    targets[1] = Some(bench.targets[1].start());
+    assert_says(&done(&bench.own, &later), &["later"]);
+    work(&server);
+    assert_says(&refused(&bench.own, &asked(&["remove", "one"])), &["fast-one"]);
+    done(&bench.own, &asked(&["remove", "two"]));
+    bench.is_free(1);
+    assert_eq!(bench.identify(&bench.targets[1].place())["label"], serde_json::Value::Null);
+    work(&server);
+    let listed = done(&bench.own, &asked(&["list"]));
+    assert!(listed.contains("later") && !listed.contains("two"), "{listed}");
+    server.kill();
+    let later = "[[device]]\nkind = \"file\"\npath = \"later\"\nname = \"later\"\n".to_owned();
+    bench.set_up(&["near", "one"], &[&[later][..], &tenants].concat());
+    let server = Server::in_folder(&bench.own, &[]);
+    assert!(!server.announced.contains("missing"), "{}", server.announced);
+    [&mut near, &mut one].into_iter().for_each(|tenant| tenant.check(&server, "two drives left"));
+    server.stop();
+    bench.is_free(0);
+}
+
 /// Goal: namespaces join a pool and leave it with the same words as files, and nothing is written before all is looked at.
 #[test]
 fn namespaces_join_and_leave() {

@@ -53,11 +53,11 @@ pub trait OwnDrive: Send {
     /// What the operating system says.
     fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String>;
 
-    /// Gives it to a shard. What is left is who can still write its labels, where somebody can beside the shard.
+    /// Gives it to the shards. What is left is who can still write its labels, beside them.
     ///
     /// # Errors
     /// Names the drive.
-    fn hand_over(self: Box<Self>) -> Result<(HandedOver, Option<Box<dyn OwnDrive>>), ServeError>;
+    fn hand_over(self: Box<Self>) -> Result<(HandedOver, Box<dyn OwnDrive>), ServeError>;
 }
 
 /// How a drive is used.

@@ -119,7 +119,7 @@ impl Held {
         let Held { drive, label, other_copy } = self;
         let device = Uuid::from_bytes(label.device);
         let (HandedOver { io, what, file, claim }, rest) = drive.hand_over()?;
-        let held = rest.map(|drive| Held { drive, label, other_copy });
+        let held = Held { drive: rest, label, other_copy };
         Ok(Opened {
             member: Some((device, held)),
             shown: Shown { name, place, what, file },

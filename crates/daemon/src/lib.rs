@@ -12,6 +12,7 @@ pub mod add;
 pub mod addresses;
 mod announcement;
 pub mod apply;
+mod beside;
 mod carrier;
 mod clients;
 pub mod control_port;

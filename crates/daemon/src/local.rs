@@ -93,7 +93,7 @@ impl OwnDrive for Local {
         Ok(Box::new(ring.map_err(|error| error.to_string())?))
     }
 
-    fn hand_over(self: Box<Self>) -> Result<(HandedOver, Option<Box<dyn OwnDrive>>), ServeError> {
+    fn hand_over(self: Box<Self>) -> Result<(HandedOver, Box<dyn OwnDrive>), ServeError> {
         let path = self.device.path();
         let failed = file_error(path, "cannot be opened once more");
         // The lock goes with the file, which the ring keeps.
@@ -105,6 +105,6 @@ impl OwnDrive for Local {
             file: is_file.then(|| path.to_owned()),
             claim: None,
         };
-        Ok((handed_over, Some(self)))
+        Ok((handed_over, self))
     }
 }

@@ -88,7 +88,7 @@ pub struct Opened {
     /// Given up when it is served no more.
     pub claim: Option<Claim>,
     /// Of a drive of a pool: its UUID, and who can write its labels while it is served, if anybody can.
-    pub member: Option<(Uuid, Option<Held>)>,
+    pub member: Option<(Uuid, Held)>,
 }
 
 impl Opened {

@@ -1,6 +1,7 @@
 //! Namespaces of NVMe/TCP targets as drives: claimed for this process alone, and given up when it has no more use for them.
 
 use crate::addresses::resolve;
+use crate::beside::Beside;
 use crate::carrier::Carrier;
 use crate::drive::{HandedOver, OwnDrive, Usage, zoned_medium};
 use crate::error::ServeError;
@@ -16,9 +17,11 @@ use diecut_media::{IntentWork, Zone, ZoneCondition};
 use diecut_nvme::QualifiedName;
 use diecut_reactor::{IoFile, RemoteClient, RemoteTarget};
 use diecut_remote::{ClaimKind, RemoteError, RemoteFacts, RemoteParameters, RemoteZones};
+use diecut_shard::DeviceIndex;
 use diecut_units::Span;
 use std::cell::RefCell;
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Commands under way at a time.
@@ -26,7 +29,7 @@ const DEPTH: u16 = 128;
 /// KATO: a target that says nothing for so long is tried anew.
 const KEEP_ALIVE: Span = Span::from_secs(5);
 /// How long is waited for a target when a device is opened.
-const OPENING_PATIENCE: Span = Span::from_secs(5);
+pub(crate) const OPENING_PATIENCE: Span = Span::from_secs(5);
 /// How long is waited for one that is told that the server ends.
 const RELEASE_PATIENCE: Span = Span::from_secs(2);
 /// How long hosts wait if the set-up does not say.
@@ -37,7 +40,7 @@ fn name(key: &str, text: &str) -> Result<QualifiedName, ServeError> {
 }
 
 /// What tells one connection of this host from others, also to other namespaces.
-fn new_life() -> Result<u64, ServeError> {
+pub(crate) fn new_life() -> Result<u64, ServeError> {
     Ok(u64::from_le_bytes(random_bytes()?))
 }
 
@@ -78,11 +81,19 @@ impl Remote {
     /// # Errors
     /// Names the namespace, why it cannot be had, and what to do.
     pub fn connect(wanted: &RemoteDevice, host: &RemoteHost, kind: ClaimKind) -> Result<Remote, ServeError> {
-        let target = target(wanted, host, kind)?;
-        let client = connected(&wanted.place(), &target)?;
+        let mut remote = Remote::of(Place::Namespace(wanted.clone()), target(wanted, host, kind)?)?;
+        remote.is_claimed = kind != ClaimKind::Look;
+        Ok(remote)
+    }
+
+    /// Connects as what it says. Nothing is given up when this is dropped.
+    ///
+    /// # Errors
+    /// As [`Remote::connect`].
+    pub(crate) fn of(place: Place, target: RemoteTarget) -> Result<Remote, ServeError> {
+        let client = connected(&place.to_string(), &target)?;
         let facts = client.facts().clone();
-        let (place, client) = (Place::Namespace(wanted.clone()), RefCell::new(client));
-        Ok(Remote { place, target, client, facts, is_claimed: kind != ClaimKind::Look })
+        Ok(Remote { place, target, client: RefCell::new(client), facts, is_claimed: false })
     }
 
     /// What it is.
@@ -228,12 +239,7 @@ impl OwnDrive for Remote {
     }
 
     fn label_place(&self) -> Result<Box<dyn LabelPlace + '_>, LabelingError> {
-        let zoning =
-            self.zoning().map_err(|error| LabelingError::Io { what: "found among its zones", error })?;
-        Ok(match zoning {
-            Some(zoning) => Box::new(InZones::new(self, self.facts.size_bytes, zoning)),
-            None => Box::new(self),
-        })
+        Reached(self).label_place()
     }
 
     fn look(&self) -> Result<Contents, LabelingError> {
@@ -260,7 +266,7 @@ impl OwnDrive for Remote {
         Ok(Box::new(&self.client))
     }
 
-    fn hand_over(mut self: Box<Self>) -> Result<(HandedOver, Option<Box<dyn OwnDrive>>), ServeError> {
+    fn hand_over(mut self: Box<Self>) -> Result<(HandedOver, Box<dyn OwnDrive>), ServeError> {
         // The shard's connection goes on where this one ends: what is claimed stays claimed.
         let mut target = self.target.clone();
         target.parameters.life = new_life()?;
@@ -268,38 +274,57 @@ impl OwnDrive for Remote {
         target.parameters.patience = None;
         self.is_claimed = false;
         let claim = Claim { place: self.place.to_string(), target: target.clone() };
+        let beside = Beside::new(self.place.clone(), target.clone());
         let handed_over = HandedOver {
             io: IoFile::Remote(Arc::new(target)),
             what: "a namespace of a target",
             file: None,
             claim: Some(claim),
         };
-        // One more connection would take the namespace from the shard's.
-        Ok((handed_over, None))
+        Ok((handed_over, Box::new(beside)))
     }
 }
 
-impl LabelPlace for &Remote {
+/// One that is connected to, where its labels are read and written.
+pub(crate) struct Reached<R>(pub R);
+
+impl<'a, R: Deref<Target = Remote> + 'a> Reached<R> {
+    /// Where its labels lie.
+    ///
+    /// # Errors
+    /// If it does not tell of its zones.
+    pub fn label_place(self) -> Result<Box<dyn LabelPlace + 'a>, LabelingError> {
+        let zoning =
+            self.0.zoning().map_err(|error| LabelingError::Io { what: "found among its zones", error })?;
+        let size_bytes = self.0.facts.size_bytes;
+        Ok(match zoning {
+            Some(zoning) => Box::new(InZones::new(self, size_bytes, zoning)),
+            None => Box::new(self),
+        })
+    }
+}
+
+impl<R: Deref<Target = Remote>> LabelPlace for Reached<R> {
     fn size_bytes(&self) -> u64 {
-        self.facts.size_bytes
+        self.0.facts.size_bytes
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.read_around(offset, into)
+        self.0.read_around(offset, into)
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.client.borrow_mut().write(offset, bytes)
+        self.0.client.borrow_mut().write(offset, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.client.borrow_mut().flush()
+        self.0.client.borrow_mut().flush()
     }
 }
 
-impl ZoneDrive for &Remote {
+impl<R: Deref<Target = Remote>> ZoneDrive for Reached<R> {
     fn zones(&self) -> io::Result<Vec<Zone>> {
-        self.client.borrow_mut().zones()
+        self.0.client.borrow_mut().zones()
     }
     fn zone_at(&self, offset: u64) -> io::Result<Zone> {
         let zones = ZoneDrive::zones(self)?;
@@ -307,19 +332,19 @@ impl ZoneDrive for &Remote {
         zone.ok_or_else(|| io::Error::other("the namespace has no such zone"))
     }
     fn reset(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
-        self.client.borrow_mut().execute(IntentWork::ResetZone { offset, len_bytes }).map(drop)
+        self.0.client.borrow_mut().execute(IntentWork::ResetZone { offset, len_bytes }).map(drop)
     }
     fn finish(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
-        self.client.borrow_mut().execute(IntentWork::FinishZone { offset, len_bytes }).map(drop)
+        self.0.client.borrow_mut().execute(IntentWork::FinishZone { offset, len_bytes }).map(drop)
     }
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.read_around(offset, into)
+        self.0.read_around(offset, into)
     }
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.client.borrow_mut().write(offset, bytes)
+        self.0.client.borrow_mut().write(offset, bytes)
     }
     fn flush(&self) -> io::Result<()> {
-        self.client.borrow_mut().flush()
+        self.0.client.borrow_mut().flush()
     }
 }
 
@@ -359,7 +384,14 @@ impl Drop for Claim {
 
 /// Claims that are given up at the same time: a target that is away is waited for.
 #[derive(Default)]
-pub struct Claims(pub Vec<Claim>);
+pub struct Claims(pub Vec<(DeviceIndex, Claim)>);
+
+impl Claims {
+    /// Gives up what is served no more.
+    pub fn give_up(&mut self, device: DeviceIndex) {
+        self.0.retain(|(own, _)| *own != device);
+    }
+}
 
 impl Drop for Claims {
     fn drop(&mut self) {

@@ -11,6 +11,7 @@ use crate::format;
 use crate::health::Watch;
 use crate::held::Held;
 use crate::http::DeviceFacts;
+use crate::remote::Claims;
 use coming::Coming;
 use diecut_api::object::RemovedDevice;
 use diecut_api::problem::{Problem, ProblemKind};
@@ -31,8 +32,8 @@ pub(crate) struct Member {
     pub index: DeviceIndex,
     pub name: String,
     pub device: Uuid,
-    /// Who writes its labels beside the shards, if somebody can.
-    pub held: Option<Held>,
+    /// Who writes its labels beside the shards.
+    pub held: Held,
 }
 
 /// What a roster is made with.
@@ -44,6 +45,8 @@ pub(crate) struct Found {
     pub missing_count: u16,
     /// Hosts flush.
     pub volatile_cache: bool,
+    /// Of those that are namespaces of targets.
+    pub claims: Claims,
 }
 
 struct Inner {
@@ -87,6 +90,7 @@ impl Roster {
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.found.members.clear();
+        drop(std::mem::take(&mut inner.found.claims));
         inner.coming = None;
         inner.watch = Watch::default();
     }
@@ -144,19 +148,17 @@ impl Roster {
         let list = self.list_without(&inner.found.members[at], device);
         let staying = inner.found.members.iter_mut().enumerate().filter(|(other, _)| *other != at);
         for (_, member) in staying {
-            let held = member.held.as_mut().expect("all labels can be written");
-            held.list_devices(&list).map_err(|error| again(&error, "removed"))?;
+            member.held.list_devices(&list).map_err(|error| again(&error, "removed"))?;
         }
         self.turn_at_last(device, DeviceTurn::Went).map_err(convert::problem)?;
         self.shards.take_away(index);
         let Member { name, held, .. } = inner.found.members.remove(at);
         inner.watch.remove(&name);
         self.facts(|facts| _ = facts.places.remove(&name));
-        if let Some(held) = held
-            && let Err(error) = held.drive.clear()
-        {
+        if let Err(error) = held.drive.clear() {
             tracing::warn!("{}", format::named(held.place(), &error));
         }
+        inner.found.claims.give_up(index);
         Ok(RemovedDevice { name, device })
     }
 
@@ -214,7 +216,7 @@ impl Roster {
 
     /// What labels say of the pool without a device.
     fn list_without(&self, member: &Member, device: Uuid) -> Vec<LabelDevice> {
-        let label = &member.held.as_ref().expect("all labels can be written").label;
+        let label = &member.held.label;
         let leaves = |one: &LabelDevice| one.device == *device.as_bytes();
         let change = |one: &LabelDevice| match leaves(one) {
             true => LabelDevice { membership: Membership::Removed, ..*one },
@@ -230,12 +232,11 @@ fn unknown(named: &str) -> Problem {
 }
 
 fn is_called(member: &Member, named: &str) -> bool {
-    let place = member.held.as_ref().map(|held| held.place().to_string());
+    let place = member.held.place().to_string();
     member.name == named
         || Uuid::parse_str(named).is_ok_and(|device| device == member.device)
-        || place.is_some_and(|place| {
-            place == named || std::fs::canonicalize(place).is_ok_and(|place| place == Path::new(named))
-        })
+        || place == named
+        || std::fs::canonicalize(place).is_ok_and(|place| place == Path::new(named))
 }
 
 /// Whether all labels of the pool can be written while it is served.
@@ -243,13 +244,6 @@ fn check_labels(found: &Found, offline: &str) -> Result<(), Problem> {
     if found.missing_count > 0 {
         let message = format!(
             "devices of the pool are not there, and each has to learn of the change: start the server with all of them, or stop it and {offline}"
-        );
-        return Err(problem(ProblemKind::Invalid, message));
-    }
-    if let Some(member) = found.members.iter().find(|member| member.held.is_none()) {
-        let message = format!(
-            "device \"{}\" is a namespace of a target, whose label cannot be changed while it is served: stop the server and {offline}",
-            member.name
         );
         return Err(problem(ProblemKind::Invalid, message));
     }

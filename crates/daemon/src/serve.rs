@@ -312,7 +312,7 @@ pub fn serve(
         let path = traits.durability.is_some().then_some(place);
         places.insert(name.clone(), DevicePlace { path, file });
         members.extend(member.map(|(device, held)| Member { index: number, name, device, held }));
-        claims.0.extend(claim);
+        claims.0.extend(claim.map(|claim| (number, claim)));
         io.extend(own_io.map(|file| (number, file)));
         devices.push((device, config));
     }
@@ -342,6 +342,7 @@ pub fn serve(
         missing_count,
         volatile_cache: traits.volatile_cache == Some(true),
         members,
+        claims,
     };
     let reactor =
         start(&reactor_config, shards, (devices, recipe), config, &panics, recording.zip(record_to))?;
@@ -418,6 +419,5 @@ pub fn serve(
     });
     reactor.stop();
     roster.iter().for_each(|roster| roster.close());
-    drop(claims);
     outcome
 }

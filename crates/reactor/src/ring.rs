@@ -3,7 +3,7 @@
 use crate::zones::{ZoneThread, ZoneWork};
 use diecut_devices::local::memory_alignment_bytes;
 use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
-use diecut_units::{Buffer, BufferMut, BufferPool, Slab};
+use diecut_units::{Buffer, BufferMut, BufferPool, Slab, Span};
 use io_uring::{IoUring, opcode, squeue, types};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -303,6 +303,20 @@ impl DriveRing {
         if !self.under_way.is_empty() || self.zones_under_way() > 0 {
             self.unsubmitted = 0;
             self.enter(1).expect("a ring that was made can be waited for");
+        }
+    }
+
+    /// The same, for no longer than `longest`, where the kernel counts time (Linux 5.11).
+    pub fn submit_and_wait_for(&mut self, longest: Span) {
+        if !self.ring.params().is_feature_ext_arg() {
+            return self.submit_and_wait();
+        }
+        self.submit();
+        if !self.under_way.is_empty() || self.zones_under_way() > 0 {
+            let longest = types::Timespec::from(std::time::Duration::from_nanos(longest.0));
+            let until = types::SubmitArgs::new().timespec(&longest);
+            // That the time is over, or a signal came, is as good as that something is done.
+            let _ = self.ring.submitter().submit_with_args(1, &until);
         }
     }
 

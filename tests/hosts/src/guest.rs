@@ -36,6 +36,8 @@ pub struct GuestPlan<'a> {
     pub second_network: bool,
     /// Raw images to attach as virtio disks.
     pub disks: &'a [std::path::PathBuf],
+    /// Drives that QEMU models, and the guest may reset itself, while QEMU and these go on.
+    pub drives: bool,
     /// Virtual processors; also the number of NVMe I/O queues Linux opens.
     pub processor_count: u32,
 }
@@ -62,18 +64,8 @@ impl Guest {
         let mut command = kill_with_parent("qemu-system-x86_64");
         command
             // /dev/kvm may exist and still not work; emulation always does.
-            .args([
-                "-accel",
-                "tcg",
-                "-cpu",
-                "Nehalem",
-                "-m",
-                "1024",
-                "-nodefaults",
-                "-no-reboot",
-                "-display",
-                "none",
-            ])
+            .args(["-accel", "tcg", "-cpu", "Nehalem", "-m", "1024", "-nodefaults", "-display", "none"])
+            .args((!plan.drives).then_some("-no-reboot"))
             .args(["-smp", &plan.processor_count.to_string()])
             .args(["-serial", "stdio", "-monitor", "none"])
             .arg("-kernel")
@@ -92,6 +84,9 @@ impl Guest {
         for (index, disk) in plan.disks.iter().enumerate() {
             command.arg("-drive").arg(format!("if=none,id=disk{index},format=raw,file={}", disk.display()));
             command.arg("-device").arg(format!("virtio-blk-pci,drive=disk{index}"));
+        }
+        if plan.drives {
+            command.args(model_drives(plan.work)?);
         }
         let errors = fs::File::create(plan.work.join("qemu.log"))?;
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn()?;
@@ -143,6 +138,32 @@ pub fn kill_with_parent(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", program]);
     command
+}
+
+/// Drives of QEMU's for `drives.sh`, on sparse images in a folder: a little one for what the script keeps over resets (serial `notes`), one of virtio, one of
+/// NVMe with a volatile cache, and a zoned one (ZNS) of 256 zones of 4 MiB, of which 3 can be written. Zones are known to QEMU for as long as it lives.
+fn model_drives(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut arguments = Vec::new();
+    for (name, size_bytes) in
+        [("notes", 1 << 20), ("virtio", 1 << 30), ("nvme", 1 << 30), ("zoned", 1u64 << 30)]
+    {
+        let image = folder.join(format!("{name}.img"));
+        fs::File::create(&image)?.set_len(size_bytes)?;
+        let drive =
+            format!("if=none,id={name},format=raw,cache=writeback,discard=unmap,file={}", image.display());
+        let device = match name {
+            "nvme" => format!("nvme,serial={name},drive={name}"),
+            "zoned" => {
+                arguments.extend(["-device".to_owned(), format!("nvme,id=bus-{name},serial={name}")]);
+                format!(
+                    "nvme-ns,drive={name},bus=bus-{name},zoned=on,zoned.zone_size=4M,zoned.zone_capacity=3M,zoned.max_open=20,zoned.max_active=20"
+                )
+            }
+            _ => format!("virtio-blk-pci,serial={name},drive={name}"),
+        };
+        arguments.extend(["-drive".to_owned(), drive, "-device".to_owned(), device]);
+    }
+    Ok(arguments)
 }
 
 fn write_initrd(plan: &GuestPlan<'_>, path: &Path) -> std::io::Result<()> {

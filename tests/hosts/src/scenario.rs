@@ -47,7 +47,7 @@ pub enum Kernels {
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 11] = [
+pub static SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
@@ -138,6 +138,19 @@ pub static SCENARIOS: [Scenario; 11] = [
         purpose: "a server inside of the guest on a drive that is written in zones: formatted, overwritten, killed with signal 9 under load",
         time_limit: Duration::from_secs(900),
         check_count_min: 20,
+        two_paths: false,
+        needs_programs: true,
+        kernels: Kernels::Newest,
+        shards: None,
+        processor_count: 1,
+    },
+    Scenario {
+        name: "drives",
+        script: "drives.sh",
+        purpose: "a server inside of the guest whose pool is a virtio drive, an NVMe drive and a zoned one of QEMU; the guest is reset under load, and \
+                  the drives go on",
+        time_limit: Duration::from_secs(1500),
+        check_count_min: 30,
         two_paths: false,
         needs_programs: true,
         kernels: Kernels::Newest,
@@ -265,6 +278,7 @@ fn play(
         network: "",
         second_network: scenario.two_paths,
         disks: &[],
+        drives: scenario.script == "drives.sh",
         processor_count: scenario.processor_count,
     };
     let boot = || Guest::boot(&plan, scenario.time_limit).map_err(|error| format!("QEMU: {error}"));

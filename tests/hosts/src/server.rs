@@ -200,6 +200,7 @@ impl<'a> Server<'a> {
             network: &(forward(self.port) + &forward(self.second_port)),
             second_network: false,
             disks: &disks,
+            drives: false,
             processor_count: 1,
         };
         Ok(Process::Reference { _guest: Guest::boot(&plan, Duration::from_secs(3600))? })

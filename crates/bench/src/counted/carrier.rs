@@ -163,13 +163,13 @@ impl Carrier {
         }
     }
 
-    /// Sleeps until something is done; for no longer than `span` where nothing is under way.
+    /// Sleeps until something is done, for no longer than `span`: the shard wants to go on then.
     pub(crate) fn wait(&mut self, span: Span) {
         let Carrier::Ring(ring) = self else { return };
         if ring.is_idle() {
             std::thread::sleep(Duration::from_nanos(span.0.min(1_000_000)));
         }
-        ring.submit_and_wait();
+        ring.submit_and_wait_for(span);
     }
 }
 

@@ -141,8 +141,7 @@ impl Roster {
         let place = Place::Path(path.to_owned());
         let host = RemoteHost::new().map_err(invalid)?;
         let mut chosen = choose(&place, options, &host).map_err(invalid)?;
-        let first =
-            &found.members.first().and_then(|member| member.held.as_ref()).expect("checked before").label;
+        let first = &found.members.first().expect("checked before").held.label;
         if options.block_size_bytes.is_none() {
             let alike = chosen.drive.shape(options.lanes, Some(first.shape.block_size_bytes));
             chosen.shape = checked(&place, alike).unwrap_or(chosen.shape);
@@ -193,7 +192,7 @@ impl Roster {
         let parts = parts.map(|(_, part)| Newcomer::new(index, part, config.clone())).collect();
         let brought = self.shards.bring(ring_file, *cache, parts);
         brought.map_err(|error| problem(ProblemKind::Invalid, format!("{}: {error}", path.display())))?;
-        let held = rest.map(|drive| Held::labelled(drive, label.clone()));
+        let held = Held::labelled(rest, label.clone());
         let member = Member { index, name, device: Uuid::from_bytes(device), held };
         Ok(Coming { path, member, label, has_label: false, file, io, new })
     }
@@ -221,7 +220,7 @@ impl Roster {
 
 impl Coming {
     fn held(&self) -> &Held {
-        self.member.held.as_ref().expect("a drive of this machine")
+        &self.member.held
     }
 }
 
@@ -242,12 +241,11 @@ fn joining(first: &Label, device: [u8; 16], membership: Membership) -> Vec<Label
 /// R13: all labels say that it joins, its own first; then that it is there, its own last.
 fn list(members: &mut [Member], coming: &mut Coming) -> Result<(), Problem> {
     let device = *coming.member.device.as_bytes();
-    let first =
-        members.first().and_then(|member| member.held.as_ref()).expect("checked before").label.clone();
+    let first = members.first().expect("checked before").held.label.clone();
     for membership in [Membership::Joining, Membership::There] {
         let devices = joining(&first, device, membership);
         for member in &mut *members {
-            let held = member.held.as_mut().expect("checked before");
+            let held = &mut member.held;
             let is_there = |one: &LabelDevice| one.device == device && one.membership == Membership::There;
             if membership == Membership::There || !held.label.devices.iter().any(is_there) {
                 held.list_devices(&devices).map_err(|error| again(&error, "added"))?;
@@ -255,6 +253,5 @@ fn list(members: &mut [Member], coming: &mut Coming) -> Result<(), Problem> {
         }
     }
     let devices = joining(&first, device, Membership::There);
-    let own = coming.member.held.as_mut().expect("a drive of this machine");
-    own.list_devices(&devices).map_err(|error| again(&error, "added"))
+    coming.member.held.list_devices(&devices).map_err(|error| again(&error, "added"))
 }
