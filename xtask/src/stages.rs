@@ -123,7 +123,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 12] {
+    fn stages(&self) -> [(&'static str, Work); 13] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -148,6 +148,7 @@ impl Night {
             ),
             ("unit and model tests, deep", Work::Tests { are_deep: true }),
             ("real hosts, all", Work::Run("tests/hosts/run.sh")),
+            ("servers inside of guests", Work::Run("tests/hosts/inner.sh")),
             ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
         ]
     }
@@ -338,11 +339,13 @@ mod test {
             cuts,
             tests,
             hosts,
+            inner,
             fuzz,
         ] = night.stages();
         assert!(matches!(cuts.1, Work::RunOwned(line) if line.ends_with("--every-cut --seeds 7..8 --ops 3")));
         assert!(matches!(tests.1, Work::Tests { are_deep: true }));
         assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
+        assert!(matches!(inner.1, Work::Run("tests/hosts/inner.sh")));
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(
             matches!(unprotected.1, Work::RunOwned(line) if line.ends_with("--no-protected-memory --seeds 7..57"))

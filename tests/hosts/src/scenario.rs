@@ -149,8 +149,8 @@ pub static SCENARIOS: [Scenario; 12] = [
         script: "drives.sh",
         purpose: "a server inside of the guest whose pool is a virtio drive, an NVMe drive and a zoned one of QEMU; the guest is reset under load, and \
                   the drives go on",
-        time_limit: Duration::from_secs(1500),
-        check_count_min: 30,
+        time_limit: Duration::from_secs(2400),
+        check_count_min: 60,
         two_paths: false,
         needs_programs: true,
         kernels: Kernels::Newest,
