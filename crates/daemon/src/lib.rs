@@ -38,6 +38,7 @@ mod profile;
 mod random;
 mod recording;
 pub mod remote;
+mod remote_drive;
 pub mod remote_host;
 pub mod remove;
 mod resources;

@@ -1,9 +1,6 @@
 //! Namespaces of NVMe/TCP targets as drives: claimed for this process alone, and given up when it has no more use for them.
 
 use crate::addresses::resolve;
-use crate::beside::Beside;
-use crate::carrier::Carrier;
-use crate::drive::{HandedOver, OwnDrive, Usage, zoned_medium};
 use crate::error::ServeError;
 use crate::random::random_bytes;
 use crate::remote_host::RemoteHost;
@@ -12,17 +9,16 @@ use diecut_api::setup::RemoteDevice;
 use diecut_devices::local::{
     Contents, FoundLabel, InZones, LabelPlace, LabelingError, Source, ZoneDrive, read_label,
 };
-use diecut_devices::{DriveMedium, DriveShape, Zoning};
+use diecut_devices::{DriveShape, Zoning};
 use diecut_media::{IntentWork, Zone, ZoneCondition};
 use diecut_nvme::QualifiedName;
-use diecut_reactor::{IoFile, RemoteClient, RemoteTarget};
+use diecut_reactor::{RemoteClient, RemoteTarget};
 use diecut_remote::{ClaimKind, RemoteError, RemoteFacts, RemoteParameters, RemoteZones};
 use diecut_shard::DeviceIndex;
 use diecut_units::Span;
 use std::cell::RefCell;
 use std::io;
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// Commands under way at a time.
 const DEPTH: u16 = 128;
@@ -150,6 +146,37 @@ impl Remote {
         Ok(Some(Zoning { zone_size_bytes, active_max, open_max, zones, dies }))
     }
 
+    /// Who carries out what is asked of it.
+    pub(crate) fn client(&self) -> &RefCell<RemoteClient> {
+        &self.client
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Where its labels lie.
+    ///
+    /// # Errors
+    /// If it does not tell of its zones.
+    pub(crate) fn label_place(&self) -> Result<Box<dyn LabelPlace + '_>, LabelingError> {
+        Reached(self).label_place()
+    }
+
+    /// What is claimed stays claimed: as what others go on with it.
+    ///
+    /// # Errors
+    /// If there are no random numbers.
+    pub(crate) fn leave(mut self) -> Result<RemoteTarget, ServeError> {
+        let mut target = self.target.clone();
+        target.parameters.life = new_life()?;
+        target.parameters.known = Some(self.facts.clone());
+        target.parameters.patience = None;
+        self.is_claimed = false;
+        Ok(target)
+    }
+
     /// Gives it up, so that others may have it.
     ///
     /// # Errors
@@ -227,62 +254,6 @@ fn kept(error: &ServeError) {
 fn connected(place: &str, target: &RemoteTarget) -> Result<RemoteClient, ServeError> {
     let client = RemoteClient::connect(target.clone());
     client.map_err(|error| ServeError::Setup(format!("{place}: {error}")))
-}
-
-impl OwnDrive for Remote {
-    fn place(&self) -> &Place {
-        &self.place
-    }
-
-    fn has_volatile_cache(&self) -> bool {
-        self.facts.has_volatile_cache
-    }
-
-    fn label_place(&self) -> Result<Box<dyn LabelPlace + '_>, LabelingError> {
-        Reached(self).label_place()
-    }
-
-    fn look(&self) -> Result<Contents, LabelingError> {
-        Ok(self.contents())
-    }
-
-    fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
-        self.cut(lanes, block_size_bytes)
-    }
-
-    fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {
-        if shape.zones.is_some() {
-            let zoning = self.zoning().map_err(|error| {
-                ServeError::Setup(format!("{} does not tell of its zones: {error}", self.place))
-            })?;
-            return zoned_medium(&self.place, shape, zoning.as_ref(), usage);
-        }
-        let can_discard = usage.discards && self.facts.takes_discard;
-        let medium = DriveMedium::new(shape, usage.volatile_cache, can_discard);
-        Ok(medium.with_handles(self.facts.handles.max(1)))
-    }
-
-    fn carrier(&self) -> Result<Box<dyn Carrier + '_>, String> {
-        Ok(Box::new(&self.client))
-    }
-
-    fn hand_over(mut self: Box<Self>) -> Result<(HandedOver, Box<dyn OwnDrive>), ServeError> {
-        // The shard's connection goes on where this one ends: what is claimed stays claimed.
-        let mut target = self.target.clone();
-        target.parameters.life = new_life()?;
-        target.parameters.known = Some(self.facts.clone());
-        target.parameters.patience = None;
-        self.is_claimed = false;
-        let claim = Claim { place: self.place.to_string(), target: target.clone() };
-        let beside = Beside::new(self.place.clone(), target.clone());
-        let handed_over = HandedOver {
-            io: IoFile::Remote(Arc::new(target)),
-            what: "a namespace of a target",
-            file: None,
-            claim: Some(claim),
-        };
-        Ok((handed_over, Box::new(beside)))
-    }
 }
 
 /// One that is connected to, where its labels are read and written.
@@ -365,6 +336,11 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Of what others go on with.
+    pub(crate) fn new(place: &Place, target: &RemoteTarget) -> Claim {
+        Claim { place: place.to_string(), target: target.clone() }
+    }
+
     fn give_up(&self) -> Result<(), ServeError> {
         let mut target = self.target.clone();
         target.parameters.life = new_life()?;
