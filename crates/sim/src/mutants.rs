@@ -56,6 +56,21 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a shard goes on before the first one has its block states in the log",
     },
     Mutant {
+        name: "vssd: changes made while the log is written count as durable",
+        system: "drive",
+        story: "who waits for a change goes on when the write before it is durable",
+    },
+    Mutant {
+        name: "vssd: a channel that leaves brings no allocation sequence",
+        system: "drive",
+        story: "a pool that takes a channel gives blocks there sequences that others of them have",
+    },
+    Mutant {
+        name: "log: a segment goes before an anchor has its notes",
+        system: "drive",
+        story: "a segment with nothing but notes goes, and after a cut nobody knows what they said",
+    },
+    Mutant {
         name: "vssd: changes of other pools are in the table only",
         system: "drive",
         story: "the log has no changes of other shards, but for each new table",
@@ -824,6 +839,9 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("shard: a channel leaves before its block states", 61),
     ("vssd: changes that were sent count as durable", 12),
     ("vssd: changes of other pools are in the table only", 12),
+    ("vssd: changes made while the log is written count as durable", 203),
+    ("vssd: a channel that leaves brings no allocation sequence", 201),
+    ("log: a segment goes before an anchor has its notes", 200),
     ("volume: what no flush covered is not looked at", 3),
     ("log: a leaf does not wait for what it names", 2),
     ("log: a flush that is over stays due", 2),

@@ -17,7 +17,7 @@ use crate::wear::migration::WearNews;
 use crate::{AllocError, PoolConfig, VssdId};
 use diecut_media::Media;
 use diecut_spec::Isolation;
-use diecut_units::{Geometry, ProtectedRegion, Time, mark};
+use diecut_units::{Geometry, ProtectedRegion, Time, mark, mutant};
 use std::collections::BTreeSet;
 
 /// Where a vSSD lies, or will.
@@ -322,7 +322,10 @@ impl Pool {
             vssds: leave,
             slots: Vec::new(),
             exchanges: Vec::new(),
-            sequence: self.core.blocks.sequence(),
+            sequence: match mutant!("vssd: a channel that leaves brings no allocation sequence") {
+                true => 0,
+                false => self.core.blocks.sequence(),
+            },
             window_end: self.core.window_end,
         };
         let lies = |pool: &Pool, die: u32| channels.contains(&pool.core.geometry.die_at(die).channel.0);
