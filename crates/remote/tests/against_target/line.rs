@@ -164,7 +164,7 @@ impl Line {
             !self.remote.output(*stream).is_empty()
                 || self.server.borrow().target.outbox(connection).is_some_and(|outbox| !outbox.is_empty())
         };
-        !self.server.borrow().late.is_empty()
+        self.server.borrow().has_late()
             || STREAMS.iter().any(has_output)
             || self.remote.wants(self.now).is_some()
     }

@@ -11,6 +11,7 @@ use diecut_testing::planted::is_noticed;
 use diecut_testing::target::name;
 use diecut_units::{Buffer, BufferMut, Span, Time};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const PARTS: u64 = 3;
@@ -25,8 +26,8 @@ struct Part {
     number: u64,
     /// What each of its blocks holds, as it was answered.
     versions: [u64; BLOCKS as usize],
-    /// What is under way: a block, and its new version where it is written.
-    asked: Option<(u64, Option<u64>)>,
+    /// What is under way, by its token: a block, and its new version where it is written. A flush has none.
+    asked: BTreeMap<u64, Option<(u64, Option<u64>)>>,
     answered: u32,
 }
 
@@ -40,7 +41,7 @@ impl Part {
         let alone = Line::new(server, 1, life).remote.parameters().clone();
         let parameters = RemoteParameters { part: number as u16, patience: None, ..alone };
         let line = Line::of(server, parameters, life * PARTS + number);
-        Part { line, number, versions: [0; BLOCKS as usize], asked: None, answered: 0 }
+        Part { line, number, versions: [0; BLOCKS as usize], asked: BTreeMap::new(), answered: 0 }
     }
 
     fn offset(&self, block: u64) -> u64 {
@@ -48,12 +49,16 @@ impl Part {
     }
 
     fn ask(&mut self, random: &mut Random) {
-        let block = random.below(BLOCKS);
+        let (block, token) = (random.below(BLOCKS), random.below(4));
+        let is_busy = self.asked.values().flatten().any(|(other, _)| *other == block);
+        if is_busy || self.asked.contains_key(&token) {
+            return;
+        }
         let offset = self.offset(block);
         let version = self.versions[block as usize] + 1;
         let (asked, work) = match random.below(8) {
             0 => (None, IntentWork::Sync),
-            1..4 => {
+            1..3 => {
                 let buffer = BufferMut::copy_from(&[0xee; BLOCK_BYTES]);
                 (Some((block, None)), IntentWork::Read { offset, buffer })
             }
@@ -62,15 +67,16 @@ impl Part {
                 (Some((block, Some(version))), IntentWork::Write { offset, parts, handle: 0 })
             }
         };
-        self.asked = asked.or(Some((BLOCKS, None)));
-        self.line.remote.begin(&mut vec![Intent { token: IntentToken(9), work }]);
+        self.asked.insert(token, asked);
+        self.line.remote.begin(&mut vec![Intent { token: IntentToken(token), work }]);
     }
 
     fn take(&mut self, done: IntentDone, seed: u64) {
-        let (block, written) = self.asked.take().expect("one thing is under way");
+        let asked = self.asked.remove(&done.token.0).expect("each thing is answered once");
         let error = self.line.remote.error();
         assert_eq!(done.result, Ok(()), "seed {seed}, part {}: {error:?}", self.number);
         self.answered += 1;
+        let Some((block, written)) = asked else { return };
         if let Some(version) = written {
             self.versions[block as usize] = version;
         } else if let Some(buffer) = done.buffer {
@@ -88,7 +94,7 @@ fn parts_at_work(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let mut random = Random::of(seed);
         let server = Rc::new(RefCell::new(Server::plain()));
-        server.borrow_mut().slow_one_in = seed % 3 * 10;
+        server.borrow_mut().slow_one_in = [0, 2, 10][seed as usize % 3];
         // Who opened it, and left it to them.
         let mut opener = Line::new(&server, 1, seed + 1_000);
         opener.run(RemoteDrive::is_up);
@@ -96,14 +102,12 @@ fn parts_at_work(seeds: std::ops::Range<u64>) {
         let mut now = opener.now;
         for _ in 0..6_000 {
             let part = &mut parts[random.below(PARTS) as usize];
-            if part.asked.is_none() {
-                part.ask(&mut random);
-            }
+            part.ask(&mut random);
             if random.below(400) == 0 {
                 part.line.close();
                 cuts += 1;
             }
-            if random.below(2_000) == 0 {
+            if random.below(300) == 0 {
                 parts.iter_mut().for_each(|part| part.line.close());
                 server.borrow_mut().crash(&mut random);
                 deaths += 1;
@@ -135,6 +139,7 @@ fn parts_write_side_by_side() {
 #[test]
 fn planted_bugs_of_parts_are_noticed() {
     is_noticed("remote: connections beside are preempted", || parts_at_work(0..8));
+    is_noticed("remote: a flush covers what was answered while it was under way", || parts_at_work(0..8));
 }
 
 /// Goal: another server is refused as long as any part has the namespace, and who takes it over has it from all of them.

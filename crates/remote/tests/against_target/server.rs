@@ -50,9 +50,11 @@ pub struct Server {
     pub flushes: u32,
     next_connection: u64,
     pub now: Time,
-    /// Writes of which one takes its time, and ends long after; 0: none.
+    /// Writes and flushes of which one takes its time, and ends long after; 0: none.
     pub slow_one_in: u64,
     pub late: Vec<NamespaceCommand>,
+    /// Of flushes, which cover what was there when they came.
+    late_answers: Vec<NamespaceCompletion>,
     random: Random,
 }
 
@@ -110,6 +112,7 @@ impl Server {
             now: Time(1),
             slow_one_in: 0,
             late: Vec::new(),
+            late_answers: Vec::new(),
             random: Random::of(1),
         };
         server.begin();
@@ -119,6 +122,7 @@ impl Server {
     /// It starts, with nobody connected.
     pub fn begin(&mut self) {
         self.late.clear();
+        self.late_answers.clear();
         self.target = Target::new(TargetConfig::default());
         let subsystem = subsystem(SUBSYSTEM, &[], [(1, self.storage.config())]);
         self.target.set_subsystem(subsystem, self.now, &mut Vec::new());
@@ -139,10 +143,16 @@ impl Server {
         for action in actions {
             match action {
                 target::Action::Submit(command) => {
-                    let is_slow = matches!(command.operation, NamespaceOperation::Write { .. })
-                        && self.slow_one_in > 0
-                        && self.random.below(self.slow_one_in) == 0;
-                    if is_slow { self.late.push(command) } else { self.execute(command) }
+                    let mut is_slow = || self.slow_one_in > 0 && self.random.below(self.slow_one_in) == 0;
+                    match command.operation {
+                        NamespaceOperation::Write { .. } if is_slow() => self.late.push(command),
+                        NamespaceOperation::Flush if is_slow() => {
+                            self.flushes += 1;
+                            let answer = self.storage.execute(command);
+                            self.late_answers.push(answer);
+                        }
+                        _ => self.execute(command),
+                    }
                 }
                 target::Action::Keep(keep) => self.tell(target::Event::Kept(keep.kept())),
                 target::Action::Ask(question) => {
@@ -166,7 +176,16 @@ impl Server {
             let command = self.late.swap_remove(at);
             self.execute(command);
         }
-        !self.late.is_empty()
+        if !self.late_answers.is_empty() && self.random.below(20) == 0 {
+            let answer = self.late_answers.remove(0);
+            self.tell(target::Event::Completed(answer));
+        }
+        self.has_late()
+    }
+
+    /// Whether something under way takes its time.
+    pub fn has_late(&self) -> bool {
+        !self.late.is_empty() || !self.late_answers.is_empty()
     }
 
     pub fn accept(&mut self) -> ConnectionId {
