@@ -300,10 +300,11 @@ impl Works {
         let Piece { work, task, number, .. } = self.pieces.remove(at);
         assert!(self.waiting.front() != Some(&at), "I-Q4: what was not sent is not answered");
         let is_repeated = number == 0;
+        let is_lost = is_repeated && !mutant!("remote: what is refused when it is repeated is forgotten");
         self.is_repeating &= !is_repeated;
         let is_flush = matches!(task, Task::Flush { .. });
         // What a flush that failed was to cover may be lost, whatever a later one says.
-        self.is_broken |= (is_repeated || is_flush) && ended != Ended::Well;
+        self.is_broken |= (is_lost || is_flush) && ended != Ended::Well;
         let ended = match ended {
             Ended::Well if is_flush && self.is_broken => Ended::Badly(IntentError::Failed),
             ended => ended,

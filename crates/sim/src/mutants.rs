@@ -600,6 +600,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("remote: what was not flushed is not kept", "crates/remote/tests/against_target/main.rs", "drives of seeds are local"),
     ("remote: connections of before are not preempted", "crates/remote/tests/against_target/main.rs", "as the one before"),
     ("remote: a flush covers what was answered while it was under way", "crates/remote/tests/against_target/parts.rs", "as the one before"),
+    ("remote: what is refused when it is repeated is forgotten", "crates/remote/tests/against_target/main.rs", "as the one before"),
     ("remote: connections beside are preempted", "crates/remote/tests/against_target/parts.rs", "as the one before"),
     ("remote: what a zone has is sent again", "crates/remote/tests/against_target/zones.rs", "as the one before"),
     ("remote: changes of zones are not kept", "crates/remote/tests/against_target/zones.rs", "as the one before"),

@@ -128,6 +128,30 @@ fn late_commands_are_fenced() {
     what_was_under_way_does_not_land_late();
 }
 
+/// Goal: what was answered and cannot be written again is no more flushed. Method: the target dies with a write in its cache, comes back and refuses it.
+fn what_is_refused_when_it_is_repeated_fails_flushes() {
+    let server = Rc::new(RefCell::new(Server::plain()));
+    let mut line = Line::new(&server, 1, 1);
+    line.run(RemoteDrive::is_up);
+    assert_eq!(write(&mut line, 1), Ok(()));
+    line.close();
+    server.borrow_mut().crash(&mut Random::of(1));
+    server.borrow_mut().refuses_writes = true;
+    line.run(RemoteDrive::is_up);
+    line.carry_steps(200);
+    server.borrow_mut().refuses_writes = false;
+    assert_eq!(line.execute(IntentWork::Sync).result, Err(IntentError::Failed));
+}
+
+#[test]
+fn what_cannot_be_repeated_is_told() {
+    what_is_refused_when_it_is_repeated_fails_flushes();
+    is_noticed(
+        "remote: what is refused when it is repeated is forgotten",
+        what_is_refused_when_it_is_repeated_fails_flushes,
+    );
+}
+
 /// Goal: a namespace is one server's. Method: a second one comes and is refused, by name; when the first one gives the namespace up it has it. One that is
 /// to take over does, and the first one knows.
 #[test]

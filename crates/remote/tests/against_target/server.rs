@@ -2,7 +2,7 @@
 
 use diecut_emulator::drive::Drive;
 use diecut_media::{Intent, IntentError, IntentToken, IntentWork};
-use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceOperation};
+use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceOperation};
 use diecut_nvmf::{self as target, ConnectionId, NamespaceConfig, Target, TargetConfig};
 use diecut_testing::Random;
 use diecut_testing::target::{LBA_SIZE_BYTES as LBA, execute, namespace, subsystem};
@@ -53,6 +53,8 @@ pub struct Server {
     /// Writes and flushes of which one takes its time, and ends long after; 0: none.
     pub slow_one_in: u64,
     pub late: Vec<NamespaceCommand>,
+    /// No write works.
+    pub refuses_writes: bool,
     /// Of flushes, which cover what was there when they came.
     late_answers: Vec<NamespaceCompletion>,
     random: Random,
@@ -113,6 +115,7 @@ impl Server {
             slow_one_in: 0,
             late: Vec::new(),
             late_answers: Vec::new(),
+            refuses_writes: false,
             random: Random::of(1),
         };
         server.begin();
@@ -145,6 +148,11 @@ impl Server {
                 target::Action::Submit(command) => {
                     let mut is_slow = || self.slow_one_in > 0 && self.random.below(self.slow_one_in) == 0;
                     match command.operation {
+                        NamespaceOperation::Write { .. } if self.refuses_writes => {
+                            let failed = Err(NamespaceError::InvalidField { what: "a write" });
+                            let answer = NamespaceCompletion::without_data(command.token, failed);
+                            self.tell(target::Event::Completed(answer));
+                        }
                         NamespaceOperation::Write { .. } if is_slow() => self.late.push(command),
                         NamespaceOperation::Flush if is_slow() => {
                             self.flushes += 1;
