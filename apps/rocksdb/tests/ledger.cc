@@ -2,8 +2,6 @@
 //
 //   rocksdb-ledger URI run|check   as there
 //   rocksdb-ledger URI copy        makes a checkpoint (links to its files) and a backup beside it, checks both, and removes them
-//
-// Small buffers and levels: flushes and compactions run all the time, and files come and go.
 
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
@@ -20,6 +18,7 @@
 
 namespace kv = ROCKSDB_NAMESPACE;
 #include "ledger.hpp"
+#include "rocksdb.hpp"
 
 using namespace ROCKSDB_NAMESPACE;
 using namespace ledger;
@@ -71,22 +70,8 @@ int main(int count, char** arguments) {
   Env* env = nullptr;
   std::shared_ptr<Env> guard;
   Must(Env::CreateFromUri(ConfigOptions(), "", arguments[1], &env, &guard), "environment");
-  Options options;
+  Options options = SmallOptions();
   options.env = env;
-  options.create_if_missing = true;
-  options.paranoid_checks = true;
-  options.write_buffer_size = 256 << 10;
-  options.target_file_size_base = 256 << 10;
-  options.max_bytes_for_level_base = 1 << 20;
-  options.max_bytes_for_level_multiplier = 4;
-  options.max_background_jobs = 4;
-  options.max_total_wal_size = 1 << 20;
-  options.keep_log_file_num = 2;
-  options.max_log_file_size = 1 << 20;
-  if (getenv("LEDGER_DIRECT") != nullptr) {
-    options.use_direct_io_for_flush_and_compaction = true;
-    options.use_direct_reads = true;
-  }
   std::unique_ptr<DB> db = OpenAt(options, kPath);
   if (std::string(arguments[2]) == "run") Run(db.get());
   if (std::string(arguments[2]) == "copy") Copy(db.get(), options);

@@ -13,8 +13,7 @@ use diecut_nvme::{Status, SubmissionEntry, opcode::io as opcode};
 use diecut_units::{Buffer, mutant};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of a report that are asked for where the target sends so much at once: its head and 255 registrants, two for each part that it can have
-/// (one of before) and more.
+/// Bytes of a report that are asked for where the target sends so much at once: its head and 255 registrants, two for each of 127 parts (one of before).
 const REPORT_MAX_BYTES: u32 = 16 << 10;
 
 /// What is wanted of a namespace.
