@@ -586,6 +586,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("drives: a zone of the catalog gives way", "crates/shard/tests/on_a_drive.rs", "few seeds have zones, and few of these meet it"),
     ("drives: a zone is discarded while it gives way", "crates/volume/tests/on_a_drive.rs", "few seeds have zones, and few of these meet it"),
     ("drives: a torn page shows when its zone is full", "crates/drives/tests/on_zones.rs", "few seeds have zones, and few of these meet it"),
+    ("vssd: both copies of the block states share a flush", "crates/vssd/tests/two_copies.rs", "needs a table of several units, and a cut that takes the second one of both copies"),
     ("vssd: a drive without a cache is not flushed", "crates/vssd/tests/on_a_drive.rs", "few seeds have drives without a cache that lose what they took"),
     ("drives: a read overtakes a program", "crates/drives/tests/on_a_model.rs", "logs read what was programmed before"),
     ("vssd: a header of another allocation counts", "crates/vssd/tests/on_a_drive.rs", "heads of chunks have nonces, too"),

@@ -14,6 +14,7 @@ mod parts;
 mod purge;
 mod sharing;
 mod stripe;
+mod two_copies;
 mod withdrawn;
 mod within_dies;
 

@@ -425,7 +425,8 @@ impl StateLog {
         } else {
             write.done += 1;
             let flushes = self.shape.flushes && !mutant!("vssd: the log of block states does not flush");
-            write.is_flushing = write.done == write.unit_count && flushes;
+            let joins = write.copy == 0 && mutant!("vssd: both copies of the block states share a flush");
+            write.is_flushing = write.done == write.unit_count && flushes && !joins;
         }
         if write.done == write.unit_count && !write.is_flushing {
             if write.copy == 1 {
