@@ -306,6 +306,49 @@ fn a_program_that_ends_after_a_failed_flush_fails() {
     assert_eq!(results, [(1, Ok(())), (3, Err(MediaError::FlushFailed)), (2, late)]);
 }
 
+/// Carries out what a part asks for. A flush ends as it is told.
+fn carried_out(part: &mut DriveMedium, intents: &mut Vec<Intent>, result: Result<(), IntentError>) {
+    for intent in intents.drain(..) {
+        let is_flush = matches!(intent.work, IntentWork::Sync);
+        let result = if is_flush { result } else { Ok(()) };
+        part.intent_done(IntentDone { token: intent.token, buffer: None, result }, Time::ZERO);
+    }
+}
+
+fn two_parts_flush_at_once() {
+    let mut parts = vec![on_drive(1).medium];
+    let mut other = parts[0].empty_part();
+    other.take_channel(&mut parts[0], 3);
+    parts.push(other);
+    let mut intents = [Vec::new(), Vec::new()];
+    for ((part, asked), lane) in parts.iter_mut().zip(&mut intents).zip([1, 3]) {
+        let block = block(lane, 2);
+        part.submit(Command { token: MediaToken(1), operation: Operation::Erase { block } }, Time::ZERO);
+        let operation = conformance::program_of(part, block, 0, 1, 1);
+        part.submit(Command { token: MediaToken(2), operation }, Time::ZERO);
+        part.take_intents(asked);
+        carried_out(part, asked, Ok(()));
+        part.flush(MediaToken(3), Time::ZERO);
+        part.take_intents(asked);
+        assert_eq!(asked.len(), 1, "both flushes are under way");
+    }
+    for (part, worked) in [(0, Err(IntentError::Failed)), (1, Ok(()))] {
+        let mut completions = Vec::new();
+        carried_out(&mut parts[part], &mut intents[part], worked);
+        parts[part].advance(Time::ZERO, &mut completions);
+        let flushed = completions.iter().find(|completion| completion.token == MediaToken(3));
+        assert_eq!(flushed.unwrap().result, Err(MediaError::FlushFailed), "part {part}");
+    }
+}
+
+/// Goal: of two parts of a drive that flush at once none is told that its flush worked when the other's failed: the drive has one cache, and may have
+/// dropped what either wrote. Method: the first flush to end fails, the other one works.
+#[test]
+fn a_flush_that_another_one_failed_beside_fails() {
+    two_parts_flush_at_once();
+    is_noticed("drives: a flush counts beside one that failed", two_parts_flush_at_once);
+}
+
 /// Goal: a part that is made of a drive that is gone asks it for nothing more.
 #[test]
 fn a_part_of_a_drive_that_is_gone_is_gone() {
