@@ -568,6 +568,7 @@ pub type Elsewhere = (&'static str, &'static str, &'static str);
 pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("vssd: each part counts its allocations by itself", "crates/vssd/tests/joined.rs", "needs a block of a part whose allocations are older than those of another, and a start that compares them"),
     ("devices: both copies of a label are written before a flush", "crates/devices/tests/labels.rs", "nothing labels a drive in a seed"),
+    ("devices: the newer copy of a label is overwritten first", "crates/devices/tests/labels.rs", "as the one before"),
     ("drives: a flush counts beside one that failed", "crates/drives/tests/on_a_model.rs", "needs two shards that flush one drive at once, and a flush that fails"),
     ("drives: a flush that failed is asked again", "crates/drives/tests/on_a_model.rs", "few seeds have a flush that fails"),
     ("shard: what a vSSD shares is looked for on one device only", "crates/shard/src/ledger.rs", "few seeds have tenants of one shard that share a lane of a second drive"),

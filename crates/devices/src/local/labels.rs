@@ -220,7 +220,8 @@ pub fn change_label(place: &mut (impl LabelPlace + ?Sized), label: &Label) -> Re
     if found.label.number >= label.number {
         return Err(LabelingError::Number { old: found.label.number, new: label.number });
     }
-    write_copies(place, label, found.next)
+    let is_newer_first = diecut_units::mutant!("devices: the newer copy of a label is overwritten first");
+    write_copies(place, label, if is_newer_first { found.next.other() } else { found.next })
 }
 
 fn write_copies(
@@ -310,13 +311,9 @@ pub fn give_label(
 }
 
 fn zero<P: LabelPlace + ?Sized>(place: &mut P, begin: u64, len: u64) -> io::Result<()> {
-    let zeros = vec![0; PIECE_BYTES as usize];
-    let end = begin + len;
-    let mut at = begin;
-    while at < end {
-        let piece = (end - at).min(PIECE_BYTES);
-        place.write(at, &zeros[..piece as usize])?;
-        at += piece;
+    let (zeros, end) = (vec![0; PIECE_BYTES as usize], begin + len);
+    for at in (begin..end).step_by(PIECE_BYTES as usize) {
+        place.write(at, &zeros[..(end - at).min(PIECE_BYTES) as usize])?;
     }
     Ok(())
 }
