@@ -244,7 +244,8 @@ impl Wear {
         }
         let one = &mut self.migration.exchanges[at];
         // One that is still under way covers nothing of this pair.
-        one.flush = None;
+        one.flush =
+            one.flush.filter(|_| mutant!("vssd: a flush of one pair of copies counts for the next one"));
         let place = &mut one.pair[side];
         assert!(place.is_none(), "an exchange copies one block of each die at a time (I-V15)");
         *place = Some(Copy::new(source, copy));
