@@ -595,6 +595,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("vssd: a header of another allocation counts", "crates/vssd/tests/on_a_drive.rs", "heads of chunks have nonces, too"),
     ("vssd: block states are read without a flush", "crates/vssd/tests/on_a_drive.rs", "needs a death of the process and then a cut that takes just these writes"),
     ("vssd: tables of two lives are one", "crates/vssd/tests/on_a_drive.rs", "as the one before"),
+    ("log: the block that an anchor begins in goes when it ends in another one", "crates/volume/tests/model.rs", "anchors of seeds are small, and few of them lie on two erase blocks"),
     ("log: an anchor holds before its flush", "crates/volume/tests/model.rs", "seeds do not cut between an anchor and the flush that it came with"),
     ("volume: a hole before the durable units is an end", "crates/volume/tests/model.rs", "needs a drive that loses what it flushed"),
     ("log: heads of earlier owners count", "crates/volume/tests/model.rs", "needs a chunk of an earlier owner right behind the end of a segment"),

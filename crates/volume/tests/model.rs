@@ -628,6 +628,54 @@ fn an_anchor_on_a_drive_holds_by_a_flush() {
     });
 }
 
+/// Anchors take another erase block, again and again, and each time the power goes soon after that.
+fn cuts_of_anchors_on_two_blocks(seed: u64) {
+    // So much data that what an anchor says of its segments takes several program units.
+    let space = FakeSpace::new(plain_shape(ContentMode::Tags), 3, 160);
+    let mut world = World::on(space, seed, false, true, 10_000);
+    world.full = true;
+    for _ in 0..30_000 {
+        if world.changes.len() < 20 {
+            world.command();
+        }
+        world.step();
+    }
+    assert!(world.space.held_blocks().len() > 3 * 80, "seed {seed}: segments are full");
+    let anchors = |world: &World| {
+        world.space.held_blocks().iter().filter(|held| held.purpose != diecut_log::PURPOSE_SEGMENT).count()
+    };
+    for _ in 0..16 {
+        let mut before = usize::MAX;
+        let takes_another = (0..200_000).any(|_| {
+            // One after the other, or there is another anchor before this one holds.
+            if world.changes.is_empty() {
+                world.command();
+            }
+            world.step();
+            anchors(&world) > std::mem::replace(&mut before, anchors(&world))
+        });
+        assert!(takes_another, "seed {seed}: anchors never took another block");
+        (0..world.random.below(60)).for_each(|_| world.step());
+        world.restart_unchecked(true);
+        let size_ius = world.store.as_ref().unwrap().volume_size_ius(VolumeIndex(0));
+        assert_eq!(size_ius, Some(world.size_ius), "seed {seed}: no anchor is left");
+    }
+    world.check_all();
+}
+
+/// Goal: an anchor on two erase blocks keeps both. Method: cuts before there is another one.
+#[test]
+fn an_anchor_on_two_blocks_keeps_both() {
+    if common::format() == diecut_log::Format::Two {
+        // Such an anchor says little of a segment.
+        return;
+    }
+    // Few seeds have more between two anchors.
+    cuts_of_anchors_on_two_blocks(17);
+    let name = "log: the block that an anchor begins in goes when it ends in another one";
+    diecut_testing::planted::is_noticed(name, || cuts_of_anchors_on_two_blocks(17));
+}
+
 /// What a medium that did not keep its word leads to.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
