@@ -350,18 +350,23 @@ impl FakeSpace {
         self.blocks.extend(came_back);
         let mut blocks = std::mem::take(&mut self.blocks);
         for (block, held) in &mut blocks {
-            for (iu, unit) in (0..).zip(&mut held.units) {
+            for (at, unit) in (0..).zip(&mut held.units) {
                 let is_lost =
                     std::mem::take(&mut unit.torn) || cut && !unit.is_flushed && random.below(3) == 0;
                 if !is_lost {
                     continue;
                 }
-                let content = &mut unit.ius[0];
-                let before = self.anything(*block, iu, content.len());
-                let sectors = content.chunks_mut(512).zip(before.chunks(512));
+                let first_iu = at * self.shape.program_unit_ius();
                 let is_torn = random.below(2) == 0;
-                for (sector, before) in sectors.filter(|_| !is_torn || random.below(2) == 0) {
-                    sector.copy_from_slice(before);
+                // Sector by sector, or, where there are several, some IUs from the start are left.
+                let kept =
+                    if is_torn && unit.ius.len() > 1 { random.below(unit.ius.len() as u64) } else { 0 };
+                for (iu, content) in (first_iu..).zip(&mut unit.ius).skip(kept as usize) {
+                    let before = self.anything(*block, iu, content.len());
+                    let sectors = content.chunks_mut(512).zip(before.chunks(512));
+                    for (sector, before) in sectors.filter(|_| !is_torn || random.below(2) == 0) {
+                        sector.copy_from_slice(before);
+                    }
                 }
             }
             if cut && !held.is_headed && random.below(3) == 0 {
@@ -436,15 +441,7 @@ impl FakeSpace {
             }
             self.blocks.insert(block, old);
         }
-        let mut dropped = Vec::new();
-        for (block, held) in &self.blocks {
-            if !held.durable && held.units.is_empty() && random.below(2) == 0 {
-                dropped.push(*block);
-            }
-        }
-        for block in dropped {
-            self.blocks.remove(&block);
-        }
+        self.blocks.retain(|_, held| held.durable || !held.units.is_empty() || random.below(2) != 0);
         self.after_restart();
     }
 

@@ -84,6 +84,12 @@ impl World {
         World::on(before.space, seed, false, volatile, SIZE_IUS)
     }
 
+    /// On a drive that shows its dies: the same, with program units of several pages.
+    fn on_dies(seed: u64, volatile: bool) -> World {
+        let shape = BlockShape { program_unit_pages: 4, ..plain_shape(ContentMode::Tags) };
+        World::on(FakeSpace::new(shape, 3, 18), seed, false, volatile, SIZE_IUS)
+    }
+
     /// With several reclaim unit handles.
     fn with_handles(
         placement: Placement,
@@ -571,6 +577,16 @@ fn flushed_survives_on_a_drive() {
     seeds(500, depth(10, 2000))
         .chain([527, 575])
         .for_each(|seed| go(World::on_a_drive(seed, seed.is_multiple_of(2)), 1500));
+}
+
+/// Goal: the same on one that shows its dies, where a head lies in one program unit with data.
+#[test]
+fn flushed_survives_on_dies_with_a_cache() {
+    seeds(700, depth(10, 2000)).for_each(|seed| go(World::on_dies(seed, seed.is_multiple_of(2)), 1500));
+    let name = "volume: the first unit that no flush covered is not looked at";
+    diecut_testing::planted::is_noticed(name, || {
+        (700..740).for_each(|seed| go(World::on_dies(seed, true), 1500))
+    });
 }
 
 /// Goal: no moment of a short trace on a drive is a bad one for a cut.
