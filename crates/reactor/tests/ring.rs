@@ -83,6 +83,15 @@ fn execute(ring: &mut DriveRing, work: IntentWork) -> IntentDone {
     done.remove(0)
 }
 
+/// Goal: a flush that the kernel does not carry out is one that failed. Method: a file that cannot be flushed.
+#[test]
+fn a_flush_that_is_refused_fails() {
+    let file = File::options().read(true).write(true).open("/dev/null").unwrap();
+    assert!(file.sync_data().is_err(), "the kernel flushes no null device");
+    let mut ring = DriveRing::new(&file, PageCache::Used).unwrap();
+    assert_eq!(execute(&mut ring, IntentWork::Sync).result, Err(IntentError::Failed));
+}
+
 fn write(ring: &mut DriveRing, offset: u64, parts: &[&[u8]]) -> Result<(), IntentError> {
     let parts = parts.iter().map(|part| Buffer::copy_from(part)).collect();
     execute(ring, IntentWork::Write { offset, parts, handle: 0 }).result
