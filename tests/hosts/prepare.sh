@@ -10,6 +10,7 @@
 # Leaves in FOLDER:
 #   base.cpio                 busybox, nvme-cli, e2fsprogs, xfsprogs, btrfs-progs, fio and the libraries they load; in /newer programs of
 #                             a later Debian (trixie): an nvme-cli and a fio that know more, tools of zonefs, f2fs and zoned devices
+#   qemu/qemu-system-x86_64   a QEMU of the later Debian, which has drives with placement handles (FDP), and what it loads
 #   <kernel>/vmlinuz          for kernel in 6.1 (cloud flavour) and 6.12 (full flavour, from bookworm-backports)
 #   <kernel>/modules.cpio     the modules the scenarios load, with their dependencies
 #   <kernel>/version          the kernel's own version string
@@ -101,7 +102,7 @@ download() {
 
 use_apt newer trixie
 newer=$cache/newer
-download "$newer" nvme-cli fio f2fs-tools zonefs-tools zbd-utils util-linux
+download "$newer" nvme-cli fio f2fs-tools zonefs-tools zbd-utils util-linux qemu-system-x86
 
 use_apt base "bookworm bookworm-updates bookworm-backports"
 full=$cache/full
@@ -150,6 +151,23 @@ for program in "${newer_programs[@]}"; do
 done | awk '$2 == "=>" { print $3 }' | sort -u | while read -r library; do
   cp -L "$library" "$base/newer/lib/"
 done
+# The later QEMU runs on this machine in the same way, with the few files of firmware that a guest without a screen needs.
+rm -rf "$cache/qemu" && mkdir -p "$cache"/qemu/{lib,share}
+cp -L "$newer_loader" "$newer/usr/bin/qemu-system-x86_64" "$cache/qemu/lib/"
+"$newer_loader" --library-path "$newer_libraries" --list "$newer/usr/bin/qemu-system-x86_64" | awk '$2 == "=>" { print $3 }' | while read -r library; do
+  cp -L "$library" "$cache/qemu/lib/"
+done
+for file in bios-256k.bin kvmvapic.bin linuxboot.bin linuxboot_dma.bin; do
+  found=$(find "$newer/usr/share" -name "$file" -type f | head -n 1)
+  [ -n "$found" ] || die "firmware $file is in no package"
+  cp "$found" "$cache/qemu/share/"
+done
+cat >"$cache/qemu/qemu-system-x86_64" <<'RUN'
+#!/bin/sh
+own=$(dirname "$(readlink -f "$0")")
+exec "$own"/lib/ld-linux-x86-64.so.2 --library-path "$own/lib" "$own/lib/qemu-system-x86_64" -L "$own/share" "$@"
+RUN
+chmod +x "$cache/qemu/qemu-system-x86_64"
 printf 'root:x:0:0:root:/:/bin/sh\n' >"$base/etc/passwd"
 printf 'root:x:0:\n' >"$base/etc/group"
 busybox=$base/usr/bin/busybox

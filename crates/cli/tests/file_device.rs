@@ -5,7 +5,7 @@ use crate::host;
 use diecut_devices::{FileMedium, Profile};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
-use diecut_reactor::{IoFile, PageCache, Reactor, ReactorConfig};
+use diecut_reactor::{IoFile, PageCache, Reactor, ReactorConfig, RingFile};
 use diecut_shard::control::{
     ControlRequest, ControlResponse, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec,
 };
@@ -41,7 +41,7 @@ fn what_hosts_write_is_in_the_file() {
     let config = ShardConfig { pool: PoolConfig::suited_to(&geometry), ..ShardConfig::default() };
     let reactor_config = ReactorConfig {
         listen: vec!["127.0.0.1:0".parse().unwrap()],
-        io: vec![(DeviceIndex(0), IoFile::Ring(Arc::clone(&file), PageCache::Used))],
+        io: vec![(DeviceIndex(0), IoFile::Ring(RingFile::plain(Arc::clone(&file), PageCache::Used)))],
         ..ReactorConfig::default()
     };
     let make = move |now| Shard::new(FileMedium::new(geometry), config, now);

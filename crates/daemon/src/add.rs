@@ -8,7 +8,7 @@ use crate::held::Held;
 use crate::remote_host::RemoteHost;
 use crate::whole::{Change, whole_pool};
 use diecut_api::place::Place;
-use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership};
+use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership, list_with};
 use diecut_shard::{PoolConfig, ShardConfig};
 use uuid::Uuid;
 
@@ -41,10 +41,8 @@ pub fn add(place: &Place, to: &[Place], options: FormatOptions) -> Result<Format
         let alike = chosen.drive.shape(options.lanes, Some(first.shape.block_size_bytes));
         chosen.shape = checked(place, alike).unwrap_or(chosen.shape);
     }
-    // One that began to join and did not come to its end is forgotten.
-    let members = opening.devices.iter().filter(|one| one.membership != Membership::Joining).copied();
     let member = |membership| LabelDevice { device: chosen.device, membership, since: opening.view.epoch };
-    let listed = |membership| members.clone().chain([member(membership)]).collect::<Vec<LabelDevice>>();
+    let listed = |membership| list_with(&opening.devices, member(membership));
     let joining = listed(Membership::Joining);
     if joining.len() > DEVICES_MAX {
         return Err(named(

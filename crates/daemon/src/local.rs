@@ -7,7 +7,7 @@ use diecut_api::place::Place;
 use diecut_api::setup::{DriveDevice, DriveKind as WantedKind};
 use diecut_devices::local::{Access, Contents, DriveKind, LabelPlace, LabelingError, LocalDevice};
 use diecut_devices::{DriveMedium, DriveShape};
-use diecut_reactor::{DriveRing, IoFile, PageCache};
+use diecut_reactor::{DriveRing, IoFile, PageCache, RingFile};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -81,7 +81,8 @@ impl OwnDrive for Local {
     fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {
         if shape.zones.is_none() {
             let can_discard = usage.discards && self.device.properties().takes_discard == Some(true);
-            return Ok(DriveMedium::new(shape, usage.volatile_cache, can_discard));
+            let handles = self.device.placement().map_or(1, |placement| placement.handles());
+            return Ok(DriveMedium::new(shape, usage.volatile_cache, can_discard).with_handles(handles));
         }
         let zoning = self.device.zoning();
         let zoning = zoning.map_err(file_error(self.device.path(), "does not tell of its zones"))?;
@@ -100,7 +101,11 @@ impl OwnDrive for Local {
         let file = Arc::new(self.device.file().try_clone().map_err(failed)?);
         let is_file = self.device.properties().kind == DriveKind::File;
         let handed_over = HandedOver {
-            io: IoFile::Ring(file, self.page_cache()),
+            io: IoFile::Ring(RingFile {
+                file,
+                cache: self.page_cache(),
+                placement: self.device.placement().cloned(),
+            }),
             what: if is_file { "a file" } else { "a block device" },
             file: is_file.then(|| path.to_owned()),
             claim: None,

@@ -7,7 +7,7 @@ use crate::held::Held;
 use crate::remote_host::RemoteHost;
 use crate::whole::{Change, whole_pool};
 use diecut_api::place::Place;
-use diecut_devices::{LabelDevice, Membership};
+use diecut_devices::{Membership, list_without};
 use diecut_shard::ShardConfig;
 use uuid::Uuid;
 
@@ -78,9 +78,7 @@ pub fn remove(leavers: &[Leaver], from: &[Place], force: bool) -> Result<Removed
     // R13: one after the other, and each on all that stay.
     let mut list = opening.devices.clone();
     for device in &devices {
-        for one in list.iter_mut().filter(|one| one.device == *device.as_bytes()) {
-            *one = LabelDevice { membership: Membership::Removed, ..*one };
-        }
+        list = list_without(&list, *device.as_bytes());
         held.iter_mut().try_for_each(|one| one.list_devices(&list))?;
     }
     for one in &leaving {

@@ -16,7 +16,7 @@ use coming::Coming;
 use diecut_api::object::RemovedDevice;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::setup::Setup;
-use diecut_devices::{LabelDevice, Membership};
+use diecut_devices::list_without;
 use diecut_reactor::ReactorHandle;
 use diecut_shard::DeviceIndex;
 use diecut_shard::control::{
@@ -145,7 +145,7 @@ impl Roster {
         let (device, index) = (inner.found.members[at].device, inner.found.members[at].index);
         self.turn(device, DeviceTurn::Leaves).map_err(convert::problem)?;
         // R13: one after the other, and each on all that stay.
-        let list = self.list_without(&inner.found.members[at], device);
+        let list = list_without(&inner.found.members[at].held.label.devices, *device.as_bytes());
         let staying = inner.found.members.iter_mut().enumerate().filter(|(other, _)| *other != at);
         for (_, member) in staying {
             member.held.list_devices(&list).map_err(|error| again(&error, "removed"))?;
@@ -212,17 +212,6 @@ impl Roster {
             }
         }
         self.is_evacuating.store(false, Ordering::SeqCst);
-    }
-
-    /// What labels say of the pool without a device.
-    fn list_without(&self, member: &Member, device: Uuid) -> Vec<LabelDevice> {
-        let label = &member.held.label;
-        let leaves = |one: &LabelDevice| one.device == *device.as_bytes();
-        let change = |one: &LabelDevice| match leaves(one) {
-            true => LabelDevice { membership: Membership::Removed, ..*one },
-            false => *one,
-        };
-        label.devices.iter().map(change).collect()
     }
 }
 

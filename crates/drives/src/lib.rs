@@ -28,6 +28,6 @@ mod zoning;
 
 pub use label::{DEVICES_MAX, Label, LabelCopy, LabelDevice, LabelError, Membership};
 pub use medium::DriveMedium;
-pub use pool::{PoolError, PoolOpening, View, open_pool};
+pub use pool::{PoolError, PoolOpening, View, list_with, list_without, open_pool};
 pub use shape::{DieCut, DriveShape, ShapeError};
 pub use zoning::{LabelZones, PLACES_MIN, ZoneCut, Zoning};

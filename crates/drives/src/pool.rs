@@ -102,6 +102,22 @@ impl Membership {
     }
 }
 
+/// What labels say of the devices of a pool while one comes to it (R13): the others as they are, and that one as this. One that began to join before, and
+/// did not come to its end, is forgotten.
+pub fn list_with(devices: &[LabelDevice], comes: LabelDevice) -> Vec<LabelDevice> {
+    let is_other = |one: &&LabelDevice| one.membership != Membership::Joining && one.device != comes.device;
+    devices.iter().filter(is_other).copied().chain([comes]).collect()
+}
+
+/// What they say when one was taken out of it (R13).
+pub fn list_without(devices: &[LabelDevice], goes: [u8; 16]) -> Vec<LabelDevice> {
+    let change = |one: &LabelDevice| match one.device == goes {
+        true => LabelDevice { membership: Membership::Removed, ..*one },
+        false => *one,
+    };
+    devices.iter().map(change).collect()
+}
+
 /// Devices with a voice.
 fn voters(devices: &[LabelDevice]) -> impl Iterator<Item = [u8; 16]> {
     devices.iter().filter(|device| device.membership.has_voice()).map(|device| device.device)

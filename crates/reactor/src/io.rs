@@ -4,13 +4,12 @@
 use crate::common::Common;
 use crate::inbox::Message;
 use crate::remote::{Reach, RemoteLine, RemoteTarget};
-use crate::ring::{DriveRing, PageCache};
+use crate::ring::{DriveRing, RingFile};
 use diecut_devices::{DEVICES_MAX, SyncFile};
 use diecut_media::{Intent, IntentDone, IntentError, IntentWork};
 use diecut_shard::DeviceIndex;
 use diecut_units::Time;
 use mio::{Registry, Token};
-use std::fs::File;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -28,7 +27,7 @@ pub enum IoFile {
     /// waits.
     Synced(SyncFile),
     /// Of a device that asks for everything: on an io_uring of each shard.
-    Ring(Arc<File>, PageCache),
+    Ring(RingFile),
     /// The same of a drive behind a network: by each shard over connections of its own.
     Remote(Arc<RemoteTarget>),
 }
@@ -201,7 +200,7 @@ fn start(
             let line = RemoteLine::new(target, tokens, common.now());
             return Ok(Io::Remote(Box::new(line)));
         }
-        IoFile::Ring(file, cache) => return Ok(Io::Ring(Box::new(DriveRing::new(&file, cache)?))),
+        IoFile::Ring(file) => return Ok(Io::Ring(Box::new(file.ring()?))),
     };
     let (sender, wanted) = channel::<Intent>();
     let name = format!("io-{shard}-{}", device.0);

@@ -6,7 +6,7 @@ use crate::helpers::{AbortOnPanic, Helpers, start_rooms};
 use crate::inbox::{Address, Message, Respond, queue};
 use crate::io::{IoFile, Ios};
 use crate::revival::{Left, Make, Meeting, Revival, give_up, last_words, listen_to_panics, lock};
-use crate::ring::{DriveRing, PageCache};
+use crate::ring::RingFile;
 use crate::worker::{WAKER, Worker};
 use diecut_devices::RoomWorker;
 use diecut_shard::DeviceIndex;
@@ -16,7 +16,6 @@ use diecut_shard::panics::PanicRecord;
 use diecut_units::Span;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
-use std::fs::File;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -335,9 +334,9 @@ impl ReactorHandle {
     ///
     /// # Panics
     /// If there is not one part for each shard.
-    pub fn bring(&self, file: &File, cache: PageCache, parts: Vec<Newcomer>) -> std::io::Result<()> {
+    pub fn bring(&self, file: &RingFile, parts: Vec<Newcomer>) -> std::io::Result<()> {
         assert_eq!(parts.len(), self.common.addresses.len(), "each shard has its part");
-        let rings = parts.iter().map(|_| Ok(Box::new(DriveRing::new(file, cache)?)));
+        let rings = parts.iter().map(|_| Ok(Box::new(file.ring()?)));
         let rings = rings.collect::<std::io::Result<Vec<_>>>()?;
         // The first shard is the last one to have it: what it says of it the others understand.
         let all = self.common.addresses.iter().zip(rings.into_iter().zip(parts)).rev();

@@ -1,16 +1,19 @@
 //! Intents of a drive on an io_uring: many at once, and nobody waits in a system call.
 
+use crate::kernel::{Entry, KernelRing};
 use crate::zones::{ZoneThread, ZoneWork};
-use diecut_devices::local::memory_alignment_bytes;
+use diecut_devices::local::{Placement, WriteFrom, memory_alignment_bytes};
 use diecut_media::{Intent, IntentDone, IntentError, IntentToken, IntentWork};
 use diecut_units::{Buffer, BufferMut, BufferPool, Slab, Span};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{opcode, types};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 /// Commands that the kernel has at once; others wait here.
 const ENTRIES: u32 = 256;
@@ -18,6 +21,12 @@ const ENTRIES: u32 = 256;
 const TOGETHER_MAX: usize = 8;
 /// The file, as the ring knows it.
 const FILE: types::Fixed = types::Fixed(0);
+/// What takes writes with a placement handle, if there is one.
+const GENERIC: types::Fixed = types::Fixed(2);
+/// How often a drive is given a command again that it did not want at that moment: nobody else does so past the block layer.
+const TRIES_MAX: u8 = 5;
+/// Do Not Retry, in a status of NVMe without its phase bit (Base 2.0, figure 93).
+const DO_NOT_RETRY: i32 = 1 << 14;
 
 /// What the kernel gives back with a read of the bell of zones. Commands have lower numbers.
 const BELL: u64 = 1 << 32;
@@ -31,15 +40,42 @@ pub enum PageCache {
     Bypassed,
 }
 
+/// A file or a block device that rings are made on.
+#[derive(Clone, Debug)]
+pub struct RingFile {
+    /// Open, for who has it alone.
+    pub file: Arc<File>,
+    /// Whether its bytes go through the page cache.
+    pub cache: PageCache,
+    /// Its placement handles, which writes name then.
+    pub placement: Option<Arc<Placement>>,
+}
+
+impl RingFile {
+    /// One whose writes name no handle.
+    pub fn plain(file: Arc<File>, cache: PageCache) -> RingFile {
+        RingFile { file, cache, placement: None }
+    }
+
+    /// A ring on it.
+    ///
+    /// # Errors
+    /// See [`DriveRing::new`].
+    pub fn ring(&self) -> io::Result<DriveRing> {
+        DriveRing::with_placement(&self.file, self.cache, self.placement.clone())
+    }
+}
+
 /// The ring of one thread on one file or block device.
 ///
 /// It has an open file of its own: the kernel tells each of them once when something that was written could not be made durable, and two
 /// that share one would hide it from each other. The file that it was made of stays open as long as the kernel has commands of the ring, also of a
 /// process that was killed: with that file goes the lock by which a server has a drive alone, and the next one would read what still changes.
 pub struct DriveRing {
-    ring: IoUring,
+    ring: KernelRing,
     /// Kept open for the ring.
     file: File,
+    placement: Option<Arc<Placement>>,
     /// Memory that the drive transfers to and from begins at a multiple of this.
     alignment_bytes: usize,
     /// Who works on zones, once there was something to do.
@@ -71,6 +107,9 @@ struct UnderWay {
     work: Work,
     /// Bytes of it that were transferred: a command may end early.
     transferred: usize,
+    /// Bytes of a placed write that the kernel has, if it is one.
+    placed: Option<usize>,
+    tries: u8,
 }
 
 enum Work {
@@ -86,6 +125,7 @@ enum Work {
         /// What the kernel was told of the parts. It lies apart, so that it stays where it is until the kernel has read it.
         list: Vec<libc::iovec>,
         len: usize,
+        handle: u16,
     },
     Discard {
         offset: u64,
@@ -105,6 +145,14 @@ impl DriveRing {
     /// # Errors
     /// What the kernel says, of io_uring or of the file; a file system in memory has no way past the page cache.
     pub fn new(file: &File, cache: PageCache) -> io::Result<DriveRing> {
+        DriveRing::with_placement(file, cache, None)
+    }
+
+    fn with_placement(
+        file: &File,
+        cache: PageCache,
+        placement: Option<Arc<Placement>>,
+    ) -> io::Result<DriveRing> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = match cache {
             PageCache::Used => 0,
@@ -118,14 +166,15 @@ impl DriveRing {
             );
             io::Error::new(error.kind(), why)
         };
-        // Completions are posted when the thread enters the kernel anyway, as it does in each round; Linux before 5.19 does not know that.
-        let ring = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
-        let ring = ring.or_else(|_| IoUring::new(ENTRIES)).map_err(refused)?;
-        ring.submitter().register_files(&[own.as_raw_fd(), file.as_raw_fd()]).map_err(refused)?;
+        let ring = KernelRing::new(ENTRIES, placement.is_some()).map_err(refused)?;
+        let mut files = vec![own.as_raw_fd(), file.as_raw_fd()];
+        files.extend(placement.as_ref().map(|placement| placement.file().as_raw_fd()));
+        ring.submitter().register_files(&files).map_err(refused)?;
         Ok(DriveRing {
             ring,
             alignment_bytes: memory_alignment_bytes(&own),
             file: own,
+            placement,
             zones: None,
             under_way: Slab::new(),
             waiting: VecDeque::new(),
@@ -166,7 +215,7 @@ impl DriveRing {
         zones.is_listening = true;
         let bell = types::Fd(zones.thread.bell());
         let entry = opcode::Read::new(bell, zones.bell.as_mut_ptr(), 8).build().user_data(BELL);
-        self.push_entry(&entry);
+        self.push_entry(&Entry::Small(entry));
     }
 
     /// Takes an intent. The kernel has it after the next [`DriveRing::submit`], or before.
@@ -192,12 +241,12 @@ impl DriveRing {
                     (!self.is_aligned(buffer.as_ptr(), buffer.len())).then(|| self.pool.take(buffer.len()));
                 Work::Read { offset, buffer, aligned }
             }
-            IntentWork::Write { offset, mut parts, .. } => {
+            IntentWork::Write { offset, mut parts, handle } => {
                 if !parts.iter().all(|part| self.is_aligned(part.as_ptr(), part.len())) {
                     parts = [self.joined(&parts)].into_iter().collect();
                 }
                 let len = parts.iter().map(Buffer::len).sum();
-                Work::Write { offset, parts, list: self.lists.pop().unwrap_or_default(), len }
+                Work::Write { offset, parts, list: self.lists.pop().unwrap_or_default(), len, handle }
             }
             IntentWork::Discard { offset, len_bytes } => Work::Discard { offset, len: len_bytes },
             IntentWork::Sync => Work::Sync,
@@ -205,7 +254,13 @@ impl DriveRing {
                 unreachable!("the thread has them")
             }
         };
-        let index = self.under_way.insert(UnderWay { token: intent.token, work, transferred: 0 });
+        let index = self.under_way.insert(UnderWay {
+            token: intent.token,
+            work,
+            transferred: 0,
+            placed: None,
+            tries: 0,
+        });
         self.give(index);
     }
 
@@ -226,15 +281,19 @@ impl DriveRing {
 
     /// Gives the kernel what is left of a command.
     fn give(&mut self, index: u32) {
-        let entry = self.under_way.get_mut(index).expect("it is under way").entry().user_data(index.into());
+        let entry = self
+            .under_way
+            .get_mut(index)
+            .expect("it is under way")
+            .entry(self.placement.as_deref(), index.into());
         self.push_entry(&entry);
     }
 
-    fn push_entry(&mut self, entry: &squeue::Entry) {
+    fn push_entry(&mut self, entry: &Entry) {
         // SAFETY: what the entry points to belongs to the command, which stays in `under_way` until the kernel has ended it, or to `zones`:
         // `drop` waits for all. Buffers do not move with their handles, and lists and the bell lie apart.
-        while unsafe { self.ring.submission().push(entry) }.is_err() {
-            self.enter(0).expect("a ring that was made takes what it is given");
+        while !unsafe { self.ring.push(entry) } {
+            self.ring.enter(0).expect("a ring that was made takes what it is given");
         }
         self.unsubmitted += 1;
         if self.unsubmitted >= TOGETHER_MAX {
@@ -247,26 +306,13 @@ impl DriveRing {
         if std::mem::take(&mut self.unsubmitted) == 0 {
             return false;
         }
-        self.enter(0).expect("a ring that was made takes what it is given");
+        self.ring.enter(0).expect("a ring that was made takes what it is given");
         true
-    }
-
-    fn enter(&mut self, wanted: usize) -> io::Result<()> {
-        loop {
-            match self.ring.submit_and_wait(wanted) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The kernel has too many answers for us, or no memory at the moment.
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && wanted == 0 => return Ok(()),
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => std::thread::yield_now(),
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Appends what is done. Costs no system call.
     pub fn take_done(&mut self, done: &mut Vec<IntentDone>) {
-        while let Some((number, result)) = self.next_ended() {
+        while let Some((number, result)) = self.ring.next_ended() {
             if number == BELL {
                 self.end_zones(done);
             } else if let Some(answer) = self.end(number as u32, result) {
@@ -278,11 +324,6 @@ impl DriveRing {
         {
             self.begin(intent);
         }
-    }
-
-    fn next_ended(&mut self) -> Option<(u64, i32)> {
-        let entry = self.ring.completion().next()?;
-        Some((entry.user_data(), entry.result()))
     }
 
     /// The bell of zones rang.
@@ -302,13 +343,13 @@ impl DriveRing {
     pub fn submit_and_wait(&mut self) {
         if !self.under_way.is_empty() || self.zones_under_way() > 0 {
             self.unsubmitted = 0;
-            self.enter(1).expect("a ring that was made can be waited for");
+            self.ring.enter(1).expect("a ring that was made can be waited for");
         }
     }
 
     /// The same, for no longer than `longest`, where the kernel counts time (Linux 5.11).
     pub fn submit_and_wait_for(&mut self, longest: Span) {
-        if !self.ring.params().is_feature_ext_arg() {
+        if !self.ring.counts_time() {
             return self.submit_and_wait();
         }
         self.submit();
@@ -324,6 +365,15 @@ impl DriveRing {
     fn end(&mut self, index: u32, result: i32) -> Option<IntentDone> {
         let under_way = self.under_way.get_mut(index).expect("the kernel ends what it has");
         let len = under_way.work.len();
+        let result = match under_way.placed {
+            Some(_) if result > 0 && result & DO_NOT_RETRY == 0 && under_way.tries < TRIES_MAX => {
+                under_way.tries += 1;
+                -libc::EAGAIN
+            }
+            Some(_) if result > 0 => -libc::EIO,
+            Some(bytes) if result == 0 => bytes as i32,
+            _ => result,
+        };
         let outcome = match usize::try_from(result) {
             // The end of the file came before the end of a read.
             Ok(0) if under_way.transferred < len => Err(IntentError::Failed),
@@ -394,9 +444,9 @@ impl Work {
 
 impl UnderWay {
     /// What is left of it, for the kernel.
-    fn entry(&mut self) -> squeue::Entry {
+    fn entry(&mut self, placement: Option<&Placement>, number: u64) -> Entry {
         let done = self.transferred;
-        match &mut self.work {
+        let entry = match &mut self.work {
             Work::Read { offset, buffer, aligned } => {
                 let into = aligned.as_mut().unwrap_or(buffer);
                 let left = &mut into[done..];
@@ -404,21 +454,16 @@ impl UnderWay {
                     .offset(*offset + done as u64)
                     .build()
             }
-            Work::Write { offset, parts, list, .. } => {
-                list.clear();
-                let mut skip = done;
-                for part in parts.iter() {
-                    let skipped = skip.min(part.len());
-                    skip -= skipped;
-                    let left = &part[skipped..];
-                    if !left.is_empty() {
-                        list.push(libc::iovec {
-                            iov_base: left.as_ptr().cast_mut().cast(),
-                            iov_len: left.len(),
-                        });
-                    }
-                }
+            Work::Write { offset, parts, list, len, handle } => {
                 let offset = *offset + done as u64;
+                let max = placement.map_or(usize::MAX, |placement| placement.transfer_bytes_max() as usize);
+                let span = done..done + (*len - done).min(max);
+                let bytes = span.len();
+                fill(list, parts, span);
+                if let Some(placement) = placement {
+                    self.placed = Some(bytes);
+                    return placed(placement, offset, (list, bytes), *handle, number);
+                }
                 match &list[..] {
                     [one] => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
                         .offset(offset)
@@ -433,8 +478,40 @@ impl UnderWay {
                 .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
                 .build(),
             Work::Sync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+        };
+        Entry::Small(entry.user_data(number))
+    }
+}
+
+/// Says where bytes of a write lie: those of a span of its parts, one behind the other.
+fn fill(list: &mut Vec<libc::iovec>, parts: &[Buffer], mut span: Range<usize>) {
+    list.clear();
+    for part in parts {
+        let of_it = &part[span.start.min(part.len())..span.end.min(part.len())];
+        span = span.start.saturating_sub(part.len())..span.end.saturating_sub(part.len());
+        if !of_it.is_empty() {
+            list.push(libc::iovec { iov_base: of_it.as_ptr().cast_mut().cast(), iov_len: of_it.len() });
         }
     }
+}
+
+/// A write that names a placement handle.
+fn placed(
+    placement: &Placement,
+    offset: u64,
+    (list, bytes): (&[libc::iovec], usize),
+    handle: u16,
+    number: u64,
+) -> Entry {
+    let len_bytes = bytes as u32;
+    let from = match list {
+        [one] => WriteFrom::Memory { address: one.iov_base.addr() as u64, len_bytes },
+        many => {
+            WriteFrom::Parts { address: many.as_ptr().addr() as u64, count: many.len() as u32, len_bytes }
+        }
+    };
+    let (operation, command) = placement.write(offset, from, handle);
+    Entry::Large(opcode::UringCmd80::new(GENERIC, operation).cmd(command).build().user_data(number))
 }
 
 impl AsRawFd for DriveRing {
@@ -449,7 +526,7 @@ impl Drop for DriveRing {
     fn drop(&mut self) {
         self.waiting.clear();
         while !self.under_way.is_empty() || self.zones_under_way() > 0 {
-            if self.enter(1).is_err() {
+            if self.ring.enter(1).is_err() {
                 // Nobody can say what the kernel still writes to: the process does not go on.
                 std::process::abort();
             }

@@ -366,7 +366,7 @@ impl RemoteDrive {
         let limits = self.limits.expect("I-Q3: it is known what is claimed");
         if let (Some(looking), Some(facts)) = (self.looking.take(), &mut self.facts) {
             let Found { pids, zones } = looking.into_found();
-            facts.handles = pids.len() as u16;
+            facts.handles = pids.handles();
             self.works.settle(&zones, &limits);
             self.works.pids = pids;
             if let Some(of) = &mut facts.zones {

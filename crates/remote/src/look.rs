@@ -5,7 +5,9 @@ use crate::stream::Stream;
 use diecut_initiator::openchannel::{ChunkFacts, ChunkedNamespace, Request};
 use diecut_initiator::zoned::{ZoneCommand, ZoneFacts, ZonedNamespace};
 use diecut_media::{Zone, ZoneCondition};
-use diecut_nvme::fdp::{HandleStatus, IoManagementReceive, STATUS_HEADER_SIZE_BYTES, parse_status};
+use diecut_nvme::fdp::{
+    HandleStatus, IoManagementReceive, PlacementIds, STATUS_HEADER_SIZE_BYTES, parse_status,
+};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::openchannel::chunk_state;
 use diecut_nvme::zns::zone_state;
@@ -37,8 +39,8 @@ pub(crate) struct Looking {
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Placement identifiers of each handle, one for each reclaim group.
-    pub pids: Vec<Vec<u16>>,
+    /// What writes can name.
+    pub pids: PlacementIds,
     /// All zones, or chunks, from the first one on.
     pub zones: Vec<Zone>,
 }
@@ -93,7 +95,7 @@ impl Looking {
         if std::mem::take(&mut self.look.may_place) {
             // A namespace without handles, or one whose group has them disabled, says an error.
             let told = if status.is_success() { parse_status(bytes).unwrap_or_default() } else { Vec::new() };
-            self.found.pids = by_handle(&told);
+            self.found.pids = PlacementIds::of(&told);
             return Ok(());
         }
         if !status.is_success() {
@@ -123,14 +125,6 @@ impl Looking {
     pub fn into_found(self) -> Found {
         self.found
     }
-}
-
-/// Descriptors come in the order of placement handles, and for each of them in that of reclaim groups. One handle keeps nothing apart.
-fn by_handle(told: &[HandleStatus]) -> Vec<Vec<u16>> {
-    let same = |one: &HandleStatus, next: &HandleStatus| one.handle == next.handle;
-    let pids = |of: &[HandleStatus]| of.iter().map(|status| status.pid.get()).collect();
-    let handles: Vec<Vec<u16>> = told.chunk_by(same).map(pids).collect();
-    if handles.len() > 1 { handles } else { Vec::new() }
 }
 
 fn known(namespace: &ZonedNamespace, zone: &ZoneFacts) -> Zone {
@@ -173,18 +167,14 @@ fn known_chunk(namespace: &ChunkedNamespace, lba_bytes: u32, number: u32, chunk:
 mod test {
     use super::*;
 
-    /// Goal: a handle has an identifier in each reclaim group, and a namespace with one handle has none to choose.
+    /// Goal: a namespace is asked for its handles, and one that has them disabled places nothing.
     #[test]
-    fn identifiers_are_told_by_handle() {
-        let status = |pid, handle| HandleStatus::new(pid, handle, 0);
-        let told = [status(0, 4), status(0x100, 4), status(1, 2), status(0x101, 2)];
-        assert_eq!(by_handle(&told), [[0, 0x100], [1, 0x101]]);
-        assert!(by_handle(&told[..2]).is_empty() && by_handle(&[]).is_empty());
+    fn handles_are_asked_for() {
         let mut looking = Looking::new(Look { may_place: true, ..Look::default() }, 4096);
         let Question { entry, expected_bytes, .. } = looking.ask(3, 1 << 20).unwrap();
         assert_eq!((entry.opcode, entry.nsid.get(), entry.cdw10.get()), (0x12, 3, 1));
         assert_eq!((expected_bytes, entry.cdw11.get()), (16 + 32 * 1024, (16 + 32 * 1024) / 4 - 1));
         assert_eq!(looking.take(Status::FDP_DISABLED, &[]), Ok(()), "it places nothing then");
-        assert!(looking.ask(3, 1 << 20).is_none() && looking.into_found().pids.is_empty());
+        assert!(looking.ask(3, 1 << 20).is_none() && looking.into_found().pids.handles() == 0);
     }
 }

@@ -6,12 +6,10 @@ use diecut_initiator::openchannel::ChunkedNamespace;
 use diecut_initiator::{Command, LbaSpan};
 use diecut_media::{IntentDone, IntentError, IntentToken, IntentWork, Zone};
 use diecut_nvme::Status;
+use diecut_nvme::fdp::PlacementIds;
 use diecut_nvme::zns::send_action;
 use diecut_units::{Buffer, BufferMut, Slab, mark, mutant};
 use std::collections::VecDeque;
-
-/// What lies one behind the other goes to reclaim groups in turns, by so much: each has its part of the room, to within that.
-const GROUP_STRIDE_BYTES: u64 = 1 << 20;
 
 /// What commands are made by.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +132,8 @@ pub(crate) struct Works {
     own_flush: bool,
     /// What was answered could not be written again: no flush works any more.
     is_broken: bool,
-    /// Placement identifiers of each handle, one for each reclaim group; none if it places nothing.
-    pub pids: Vec<Vec<u16>>,
+    /// What writes can name.
+    pub pids: PlacementIds,
     /// How the namespace answered what went wrong last.
     pub last_failure: Option<Status>,
     pub done: Vec<IntentDone>,
@@ -244,13 +242,6 @@ impl Works {
         Some((at, self.command(at, limits)))
     }
 
-    /// The placement identifier that a write is for: that of its handle, in a reclaim group by its place.
-    fn pid(&self, handle: u16, offset: u64) -> Option<u16> {
-        let handles = self.pids.len().max(1);
-        let groups = self.pids.get(usize::from(handle) % handles)?;
-        groups.get((offset / GROUP_STRIDE_BYTES) as usize % groups.len()).copied()
-    }
-
     fn command(&self, at: u32, limits: &Limits) -> Command {
         let lba = u64::from(limits.lba_bytes);
         let nsid = limits.nsid;
@@ -263,7 +254,7 @@ impl Works {
             Task::Write { write: KeptWrite { offset, data, handle }, has } => {
                 let span = span(*offset + *has as u64, (data.len() - has) as u64);
                 let data = data.slice(*has..data.len());
-                match self.pid(*handle, *offset) {
+                match self.pids.pid(*handle, *offset) {
                     Some(pid) => Command::WritePlaced { span, data, pid },
                     None => Command::Write { span, data, force_unit_access: false },
                 }

@@ -205,11 +205,13 @@ impl<M: Media> Devices<M> {
     }
 
     #[inline]
+    #[track_caller]
     pub fn get(&self, device: DeviceIndex) -> &OwnDevice<M> {
         self.own[usize::from(device.0)].as_ref().expect("I-S37: a device that is used is there")
     }
 
     #[inline]
+    #[track_caller]
     pub fn get_mut(&mut self, device: DeviceIndex) -> &mut OwnDevice<M> {
         self.own[usize::from(device.0)].as_mut().expect("I-S37: a device that is used is there")
     }

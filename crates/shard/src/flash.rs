@@ -12,7 +12,7 @@ use crate::devices::{DeviceIndex, Devices, LiesOn, SlowOn};
 use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
 pub(crate) use chunks::ChunksView;
-pub(crate) use copying::{Copying, PIECE_IUS, PIECES_AT_ONCE, runs};
+pub(crate) use copying::{Copying, PIECE_IUS, PIECES_AT_ONCE, Piece, runs};
 use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};

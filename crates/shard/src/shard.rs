@@ -182,12 +182,12 @@ impl<M: Divide> Shard<M> {
 
     /// The device, or the first of several.
     pub fn media(&self) -> &M {
-        &self.here.plane.flash.devices.get(DeviceIndex(0)).media
+        &self.here.plane.flash.devices.get(self.first_device()).media
     }
 
     /// The device, for faults that come from outside of it (a power cut). Commands go through the shard only.
     pub fn media_mut(&mut self) -> &mut M {
-        self.media_of_mut(DeviceIndex(0))
+        self.media_of_mut(self.first_device())
     }
 
     /// See [`Shard::media_mut`].
@@ -234,9 +234,13 @@ impl<M: Divide> Shard<M> {
         reclaim::unit_of(&self.here.plane, vssd, volume, iu)
     }
 
+    fn first_device(&self) -> DeviceIndex {
+        self.devices().next().expect("I-S37: a server has a device")
+    }
+
     /// The pool of the device, or of the first of several, for checkers and reports.
     pub fn pool(&self) -> &Pool {
-        self.pool_of(DeviceIndex(0))
+        self.pool_of(self.first_device())
     }
 
     /// See [`Shard::pool`].

@@ -3,7 +3,9 @@
 //! everywhere when they are acknowledged; each start is given any drives that make a pool by their labels.
 
 use crate::drives::{Known, Labelled, SIZE_BYTES, World, find, requests, work};
-use diecut_drives::{DriveShape, Label, LabelDevice, Membership, PoolOpening, open_pool};
+use diecut_drives::{
+    DriveShape, Label, LabelDevice, Membership, PoolOpening, list_with, list_without, open_pool,
+};
 use diecut_emulator::drive::{Drive as Model, DriveProfile};
 use diecut_shard::control::*;
 use diecut_spec::TenantSpec;
@@ -68,10 +70,7 @@ impl Labels {
 
     /// What all others say of the pool, with a device as this.
     fn with(&self, others: &[u8], device: u8, membership: Membership) -> Vec<LabelDevice> {
-        let is_other =
-            |one: &&LabelDevice| one.membership != Membership::Joining && one.device != [device; 16];
-        let rest = self.0[&others[0]].iter().filter(is_other).copied();
-        rest.chain([listed(device, membership)]).collect()
+        list_with(&self.0[&others[0]], listed(device, membership))
     }
 }
 
@@ -271,10 +270,7 @@ impl Life<'_> {
         }
         done(Some(answer));
         let others: Vec<u8> = self.there.iter().copied().filter(|other| *other != device).collect();
-        let mut list = self.scene.labels.0[&device].clone();
-        list.iter_mut()
-            .filter(|one| one.device == [device; 16])
-            .for_each(|one| one.membership = Membership::Removed);
+        let list = list_without(&self.scene.labels.0[&device], [device; 16]);
         self.write(&others, &list)?;
         done(Some(self.turn(device, DeviceTurn::Went)?));
         self.scene.labels.0.remove(&device);

@@ -5,7 +5,10 @@
 //! each drive loses what it likes of what no flush covered. A drive may also go alone, not answer for a while, or be missing at a start.
 
 use crate::plan::{DriveFault, DriveHarm, DriveLie, DrivePlan, DriveZones};
-use diecut_devices::{Device, DieCut, DriveMedium, DriveShape, ZoneCut, Zoning};
+use diecut_devices::{
+    Device, DieCut, DriveMedium, DriveShape, Label, LabelDevice, Membership, PoolOpening, ZoneCut, Zoning,
+    open_pool,
+};
 use diecut_emulator::drive::{Drive, DriveProfile, Stretch, ZoneProfile};
 use diecut_media::{Intent, IntentDone, IntentToken, IntentWork, ZoneDies};
 use diecut_shard::{DeviceConfig, DeviceIndex, Nonces, PoolConfig};
@@ -32,6 +35,10 @@ struct OwnDrive {
     number: u16,
     plan: DrivePlan,
     model: Drive,
+    /// How often it was made a device of the pool: each time it is another one.
+    times_made: u8,
+    /// What its label says of the pool, if it has one.
+    label: Option<Vec<LabelDevice>>,
     /// IUs that it was given to write.
     written_ius: u64,
     /// It does not answer until then, and the server was told so.
@@ -60,6 +67,8 @@ impl OwnDrive {
             number,
             plan,
             model,
+            times_made: 0,
+            label: None,
             written_ius: 0,
             away_until: None,
             lost_power: false,
@@ -67,6 +76,13 @@ impl OwnDrive {
             next_token: 0,
             done: Vec::new(),
         }
+    }
+
+    /// The UUID that its label has.
+    fn device(&self) -> [u8; 16] {
+        let mut device = [FIRST_DEVICE + self.number as u8; 16];
+        device[15] = device[15].wrapping_add(self.times_made.saturating_sub(1) << 4);
+        device
     }
 
     fn begin(&mut self, shard: u16, intent: Intent, now: Time) {
@@ -113,7 +129,7 @@ impl OwnDrive {
         let shape = shape(plan);
         let zones = self.model.zone_statistics();
         assert_eq!((zones.out_of_order, zones.too_many), (0, 0), "a drive refused writes to its zones");
-        let nonces = Nonces::new(SECRET, [FIRST_DEVICE + self.number as u8; 16]);
+        let nonces = Nonces::new(SECRET, self.device());
         let suited = PoolConfig::suited_to(&shape.geometry());
         let suited = if plan.dies.is_some() { suited.for_dies() } else { suited };
         let pool = PoolConfig { nonces: Some(nonces), ..suited };
@@ -232,12 +248,31 @@ fn zone_profile(plan: &DrivePlan, zones: DriveZones) -> ZoneProfile {
     }
 }
 
+fn listed(drive: &OwnDrive, membership: Membership) -> LabelDevice {
+    LabelDevice { device: drive.device(), membership, since: 1 }
+}
+
+/// The label of a drive that has one.
+fn label_of(drive: &OwnDrive) -> Label {
+    Label {
+        number: 1,
+        server: [9; 16],
+        device: drive.device(),
+        epoch: 1,
+        view: [1; 8],
+        secret: SECRET,
+        shape: shape(&drive.plan),
+        system: (0, 1),
+        devices: drive.label.clone().expect("it has one"),
+    }
+}
+
 /// See the module.
 pub struct Drives {
     /// By their numbers.
     own: Vec<OwnDrive>,
-    /// Those that the server has, by the index that it knows them by.
-    order: Vec<u16>,
+    /// Those that the server has, by the index that it knows them by. One that left has none any more, and nobody else gets it.
+    order: Vec<Option<u16>>,
     is_powered: bool,
     cut_at: Option<u64>,
     /// Commands that they were given.
@@ -247,21 +282,86 @@ pub struct Drives {
 }
 
 impl Drives {
-    /// Drives with power, of which the server has all.
-    pub fn new(plans: &[DrivePlan], seed: u64) -> Drives {
-        let own: Vec<OwnDrive> =
+    /// Drives with power. The first ones, so many, are those of the pool.
+    pub fn new<'a>(plans: impl Iterator<Item = &'a DrivePlan>, of_pool: usize, seed: u64) -> Drives {
+        let mut own: Vec<OwnDrive> =
             (0..).zip(plans).map(|(number, plan)| OwnDrive::new(number, plan, seed)).collect();
-        let order = own.iter().map(|drive| drive.number).collect();
+        own[..of_pool].iter_mut().for_each(|drive| drive.times_made = 1);
+        let all: Vec<LabelDevice> =
+            own[..of_pool].iter().map(|drive| listed(drive, Membership::There)).collect();
+        own[..of_pool].iter_mut().for_each(|drive| drive.label = Some(all.clone()));
+        let order = own[..of_pool].iter().map(|drive| Some(drive.number)).collect();
         Drives { own, order, is_powered: true, cut_at: None, operations: 0, full_until: Time::ZERO }
     }
 
     fn at(&mut self, device: DeviceIndex) -> &mut OwnDrive {
-        &mut self.own[usize::from(self.order[usize::from(device.0)])]
+        let number = self.order[usize::from(device.0)].expect("nothing is asked of a drive that left");
+        &mut self.own[usize::from(number)]
     }
 
     /// Those that the server has, in their order, with their indexes.
     fn there(&self) -> impl Iterator<Item = (DeviceIndex, &OwnDrive)> {
-        (0..).map(DeviceIndex).zip(self.order.iter().map(|number| &self.own[usize::from(*number)]))
+        let numbered = (0..).map(DeviceIndex).zip(&self.order);
+        numbered.filter_map(|(index, number)| Some((index, &self.own[usize::from((*number)?)])))
+    }
+
+    fn indexes(&self) -> Vec<DeviceIndex> {
+        self.there().map(|(index, _)| index).collect()
+    }
+
+    /// What the labels of these drives say of the pool, if they make one.
+    fn opening(&self, given: &[u16]) -> Option<(Vec<u16>, PoolOpening)> {
+        let labelled = given.iter().copied().filter(|number| self.own[usize::from(*number)].label.is_some());
+        let labelled: Vec<u16> = labelled.collect();
+        let labels: Vec<Label> =
+            labelled.iter().map(|number| label_of(&self.own[usize::from(*number)])).collect();
+        open_pool(&labels, false).ok().map(|opening| (labelled, opening))
+    }
+
+    /// Drives of the pool that the server has, by number.
+    pub fn members(&self) -> Vec<u16> {
+        self.there().filter(|(_, drive)| drive.label.is_some()).map(|(_, drive)| drive.number).collect()
+    }
+
+    /// What the server knows one of them by.
+    pub fn index_of(&self, number: u16) -> DeviceIndex {
+        let mut there = self.there().filter(|(_, drive)| drive.number == number);
+        there.next().expect("the server has it").0
+    }
+
+    /// What the label of one of the pool says of all of them.
+    pub fn list(&self) -> Vec<LabelDevice> {
+        self.there().find_map(|(_, drive)| drive.label.clone()).expect("a server has a drive of the pool")
+    }
+
+    /// How labels name a drive.
+    pub fn listed(&self, number: u16, membership: Membership) -> LabelDevice {
+        listed(&self.own[usize::from(number)], membership)
+    }
+
+    /// Writes a label.
+    pub fn write_label(&mut self, number: u16, list: Vec<LabelDevice>) {
+        self.own[usize::from(number)].label = Some(list);
+    }
+
+    /// A drive is brought to the server that runs, as a device that nobody knows; what lies on it of before is of another one.
+    pub fn bring(&mut self, number: u16) -> (DeviceIndex, Device, DeviceConfig) {
+        let index = DeviceIndex(self.order.len() as u16);
+        self.order.push(Some(number));
+        let drive = &mut self.own[usize::from(number)];
+        assert!(drive.label.is_none(), "one that is none of the pool is brought");
+        drive.times_made += 1;
+        drive.begin_life(true);
+        let (device, config) = drive.medium();
+        (index, device, DeviceConfig { makes_pool: true, ..config })
+    }
+
+    /// The server has a drive no more.
+    pub fn take_away(&mut self, index: DeviceIndex) {
+        let drive = self.at(index);
+        drive.process_death();
+        drive.label = None;
+        self.order[usize::from(index.0)] = None;
     }
 
     /// A shard's device asks for something.
@@ -283,7 +383,7 @@ impl Drives {
             return all;
         }
         let is_full = now < self.full_until;
-        for index in (0..self.order.len() as u16).map(DeviceIndex) {
+        for index in self.indexes() {
             let drive = self.at(index);
             drive.model.faults_mut().is_full = is_full;
             all.extend(drive.take_done(shard, now).map(|one| (index, one)));
@@ -356,14 +456,28 @@ impl Drives {
         }
     }
 
-    /// There is power (again), and the next server is given these drives: their media, in this order, and how many are missing.
-    pub fn begin_life(&mut self, order: &[u16]) -> (Vec<(Device, DeviceConfig)>, u16) {
+    /// There is power (again), and the next server is given these drives: the media of those that are of the pool by their labels, in this order, and how many of
+    /// it are missing. What began to come and did not, or left, is none of it, and is forgotten.
+    pub fn begin_life(&mut self, given: &[u16]) -> (Vec<(Device, DeviceConfig)>, u16) {
         (self.is_powered, self.cut_at) = (true, None);
+        let (labelled, opening) = self.opening(given).expect("a server is given drives that make a pool");
+        let has_voice = |at: &usize| {
+            let device = self.own[usize::from(labelled[*at])].device();
+            opening.membership(device).is_some_and(Membership::has_voice)
+        };
+        let order: Vec<u16> =
+            opening.current.iter().filter(|at| has_voice(at)).map(|at| labelled[*at]).collect();
         for drive in &mut self.own {
-            drive.begin_life(order.contains(&drive.number));
+            let is_there = order.contains(&drive.number);
+            drive.begin_life(is_there);
+            if is_there {
+                drive.label = Some(opening.devices.clone());
+            } else if given.contains(&drive.number) {
+                drive.label = None;
+            }
         }
-        self.order = order.to_vec();
-        let missing = self.own.len() - order.len();
+        let missing = opening.voices() - order.len();
+        self.order = order.into_iter().map(Some).collect();
         (self.there().map(|(_, drive)| drive.medium()).collect(), missing as u16)
     }
 

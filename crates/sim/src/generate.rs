@@ -2,6 +2,7 @@
 
 mod applications;
 mod changes;
+mod comings;
 mod drive;
 mod erasure;
 mod loss;
@@ -116,6 +117,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         synced,
         drives,
         orders: Vec::new(),
+        comings: None,
         volatile_cache,
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
@@ -192,6 +194,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     // No erase is promised on a drive, which keeps what it likes.
     if shape.hosts && changes && !shape.drive {
         erasure::add(&mut plan);
+    }
+    if shape.drive && shape.hosts && shape.faults {
+        comings::add(&mut plan);
     }
     plan
 }

@@ -10,7 +10,9 @@ use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use diecut_spec::Isolation;
-pub use drive::{DriveDies, DriveFault, DriveHarm, DriveLie, DrivePlan, DriveZones};
+pub use drive::{
+    ComingsPlan, DriveDies, DriveFault, DriveHarm, DriveLie, DrivePlan, DriveTurn, DriveZones, Turn,
+};
 pub use erasure::ErasurePlan;
 pub use placement::{PlacementPlan, PlacementStep, group_of, pid_of, placed_by};
 pub use qos::{DevicePlan, QosPlan, QosSetPlan, QosStep, set_name};
@@ -235,6 +237,9 @@ pub struct SystemPlan {
     /// that are not named are missing at that start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<Vec<u16>>,
+    /// Drives that come and leave while the server runs; absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comings: Option<ComingsPlan>,
     /// Whether acknowledged writes may wait in a cache that a power cut empties.
     pub volatile_cache: bool,
     /// Whether the network delivers segments whole and at once (`false`: cut, delayed and lost by the seed).

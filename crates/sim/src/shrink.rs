@@ -79,6 +79,10 @@ fn without_drive(plan: &Plan, drive: u16) -> Plan {
     // A pool that has too few of its drives does not open.
     let enough = |order: &Vec<u16>| 2 * order.len() > usize::from(last) + 1;
     plan.system.orders.retain(enough);
+    if let Some(comings) = &mut plan.system.comings {
+        comings.turns.retain(|turn| turn.drive != drive);
+        comings.turns.iter_mut().for_each(|turn| turn.drive = moved(&turn.drive));
+    }
     plan.faults.retain(|fault| !matches!(fault.what, FaultKind::Drive(harm) if harm.drive == drive));
     for fault in &mut plan.faults {
         if let FaultKind::Drive(harm) = &mut fault.what {
@@ -153,6 +157,9 @@ impl Shrinker<'_> {
 
     /// One drive after the other goes, with what goes wrong with it; and the rest are given in one order, and none is missing.
     fn drop_drives(&mut self) {
+        let plan = self.best.clone();
+        let system = SystemPlan { comings: None, ..plan.system.clone() };
+        self.try_plan(Plan { system, ..plan });
         let plan = self.best.clone();
         let system = SystemPlan { orders: Vec::new(), ..plan.system.clone() };
         self.try_plan(Plan { system, ..plan });

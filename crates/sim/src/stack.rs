@@ -3,6 +3,8 @@
 
 mod again;
 mod on_drives;
+mod roster;
+mod standing;
 
 use crate::administration::{
     Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, volume_name, vssd_spec,
@@ -35,6 +37,8 @@ use diecut_shard::{
 };
 use diecut_units::{BlockIndex, ContentMode, Geometry, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
+use roster::Roster;
+use standing::note_standing;
 use std::collections::BTreeSet;
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
@@ -112,8 +116,8 @@ pub struct Stack {
     tight: Vec<Lane>,
     /// Shards that failed.
     failures: Failures,
-    /// Drives that the server, or the next one, is given, in this order.
-    given: Vec<u16>,
+    /// Who has drives come and leave, and which of them the server is given.
+    roster: Roster,
     /// Why it does not open, on a drive that lost or lied about what it needs.
     told_loss: Option<String>,
 }
@@ -303,7 +307,7 @@ impl Stack {
     /// What could not be set up.
     pub fn new(plan: &Plan) -> Result<Stack, String> {
         let (mut devices, missing, carrier) = match plan.system.drives.is_empty() {
-            false => Stack::on_drives(on_drives::formatted(plan)?, &plan.drives_at(0)),
+            false => on_drives::begin_life(on_drives::formatted(plan)?, &plan.drives_at(0)),
             true => (vec![alone(emulated(plan)?, plan)], 0, Carrier::file(plan.seed)),
         };
         let mode = devices[0].0.capabilities().content_mode;
@@ -342,7 +346,7 @@ impl Stack {
             is_besieged: false,
             tight: Vec::new(),
             failures: Failures::default(),
-            given: plan.drives_at(0),
+            roster: Roster::of(plan),
             told_loss: None,
         };
         for change in set_up(plan) {
@@ -366,12 +370,6 @@ impl Stack {
             other => return Err(format!("status: {other:?}")),
         }
         Ok(stack)
-    }
-
-    /// The drives of a carrier for a life of the server: those that are given to it, how many are missing, and who carries out what it asks.
-    fn on_drives(mut carrier: Carrier, order: &[u16]) -> (Vec<(Device, DeviceConfig)>, u16, Carrier) {
-        let (devices, missing) = carrier.drives_mut().expect("it has drives").begin_life(order);
-        (devices, missing, carrier)
     }
 
     /// Makes a vSSD that its tenant's volumes fit on: where many erase blocks are bad from the start, with less
@@ -500,10 +498,11 @@ impl Stack {
                 (STATUS, ControlResponse::Status(status)) => {
                     for vssd in &status.vssds {
                         let (name, reason) = (&vssd.spec.name, vssd.health.read_only_reason.as_deref());
-                        let is_right = match on_drives::missing_of(&self.plan, &self.given, name).as_slice() {
-                            [] => reason.is_none() || self.told_read_only.contains(name),
-                            missing => on_drives::says_what_is_away(missing, reason),
-                        };
+                        let is_right =
+                            match on_drives::missing_of(&self.plan, &self.roster.given, name).as_slice() {
+                                [] => reason.is_none() || self.told_read_only.contains(name),
+                                missing => on_drives::says_what_is_away(missing, reason),
+                            };
                         assert!(is_right, "nobody was told that {name} takes no writes: {reason:?}");
                     }
                     let mut told = existing(&status);
@@ -522,6 +521,7 @@ impl Stack {
                     self.aside_since = None;
                     self.aside_exists = self.aside_exists.map(|exists| !exists);
                 }
+                (roster::DEVICES, response) => self.roster.hear(response),
                 (ASIDE, other) => panic!("the second administrator is answered with {other:?}"),
                 (_, response) => (self.control_held, self.told) = (Some(response), None),
             }
@@ -623,19 +623,6 @@ impl Stack {
     }
 }
 
-/// Keeps the books of what an operator was told of vSSDs that take no writes.
-fn note_standing(notice: &Notice, read_only: &mut BTreeSet<String>, no_room: &mut BTreeSet<String>) {
-    match notice {
-        Notice::ReadOnly { vssd, .. } => drop(read_only.insert(vssd.clone())),
-        Notice::NoRoom { vssd, .. } => {
-            read_only.insert(vssd.clone());
-            no_room.insert(vssd.clone());
-        }
-        Notice::RoomAgain { vssd } => drop(no_room.remove(vssd)),
-        _ => {}
-    }
-}
-
 impl System for Stack {
     fn content_mode(&self) -> ContentMode {
         self.mode
@@ -659,6 +646,10 @@ impl System for Stack {
         }
         for (at, event) in self.attachments.take_due() {
             self.tell(at, Event::Blocks(event));
+        }
+        let shards = self.shards.as_mut().expect("shards stand except while they restart");
+        for (at, event) in self.roster.go_on(&self.plan, shards, now) {
+            self.tell(at, event);
         }
         let back = self.shards_mut().drives_mut().map(|drives| drives.take_back(now)).unwrap_or_default();
         for device in back {
@@ -703,7 +694,8 @@ impl System for Stack {
             return self.now;
         }
         let shards = self.shards();
-        shards.deadline().min(shards.next_arrival()).min(self.door.next_event(shards))
+        let next = shards.deadline().min(shards.next_arrival()).min(self.door.next_event(shards));
+        next.min(self.roster.next_event().max(self.now))
     }
     fn disconnect(&mut self, lane: Lane, now: Time) {
         self.door.disconnect(lane, now);
@@ -739,7 +731,7 @@ impl System for Stack {
         }
     }
     fn give_drives(&mut self, order: Vec<u16>) {
-        self.given = order;
+        self.roster.give(&self.plan, order);
     }
     fn harm_drive(&mut self, harm: DriveHarm, now: Time) {
         let drives = self.shards_mut().drives_mut().expect("a plan with such a fault has drives");
@@ -767,6 +759,7 @@ impl System for Stack {
         }
         self.door.crash();
         self.attachments = Attachments::default();
+        self.roster.crashed(now);
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
         self.told_read_only.clear();
@@ -805,7 +798,7 @@ impl System for Stack {
         let before = shards.count();
         let (mut device, carrier) = shards.into_parts();
         let (mut devices, missing, carrier) = match &carrier {
-            Carrier::Drives(_) => Stack::on_drives(carrier, &self.given),
+            Carrier::Drives(_) => on_drives::begin_life(carrier, &self.roster.given),
             Carrier::File(_) => {
                 if !device.emulated().is_powered() {
                     device.emulated_mut().power_on();
@@ -875,12 +868,13 @@ impl System for Stack {
         self.told.clone()
     }
     fn is_at_rest(&self) -> bool {
-        self.shards().is_at_rest() && self.door.is_at_rest()
+        self.shards().is_at_rest() && self.door.is_at_rest() && self.roster.is_idle()
     }
     fn accounting(&self) -> Option<Accounting> {
         // What follows a failed program in the pipeline is handed over and never reaches the chip.
         // What a shard had counted went with it.
-        if self.failures.has_forgotten() || self.plan.wears_blocks() {
+        // So does what was counted on a device that left.
+        if self.failures.has_forgotten() || self.plan.wears_blocks() || self.plan.system.comings.is_some() {
             return None;
         }
         let (programmed, chip_erases) = self.shards().chips();

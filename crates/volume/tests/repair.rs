@@ -342,7 +342,7 @@ fn a_loss_is_accepted(seed: u64) -> [u32; 2] {
         world.store().check_invariants();
         assert_eq!(world.store().read_only_reason(), None, "seed {seed}, unit {unit:?}");
         let accepted = world.store().accepted_loss();
-        let (ranges, lost_ius) = world.store().lost_ranges(1 << 20);
+        let (ranges, lost_ius) = world.store().lost_ranges(None, 1 << 20);
         assert_eq!((accepted.ius, accepted.records), (lost_ius, missing.records), "seed {seed}");
         assert_eq!(ranges.iter().map(|range| range.iu_count).sum::<u64>(), lost_ius);
         assert!(!accepted.is_none(), "seed {seed}: {missing:?}");
@@ -725,7 +725,7 @@ fn a_volume_that_is_gone_can_be_accepted_as_lost() {
             world.die();
             world.open(Recovery::Strict);
             assert_eq!(world.store().read_only_reason(), None, "seed {seed}");
-            let (ranges, lost_ius) = world.store().lost_ranges(2);
+            let (ranges, lost_ius) = world.store().lost_ranges(None, 2);
             assert_eq!((ranges.len(), lost_ius), (2, SIZE_IUS * u64::from(VOLUMES)), "seed {seed}");
             assert_eq!(world.store().accepted_loss().ius, lost_ius);
             assert_eq!((world.read(0, 0), world.read(1, SIZE_IUS - 1)), (None, None));
@@ -737,7 +737,7 @@ fn a_volume_that_is_gone_can_be_accepted_as_lost() {
         world.go_on();
         world.die();
         world.open(Recovery::Strict);
-        assert_eq!(world.store().lost_ranges(1), (Vec::new(), 0), "seed {seed}");
+        assert_eq!(world.store().lost_ranges(None, 1), (Vec::new(), 0), "seed {seed}");
         world.check(|_, _, _, _| false);
     }
 }

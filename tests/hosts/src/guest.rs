@@ -61,7 +61,12 @@ impl Guest {
         fs::create_dir_all(plan.work)?;
         let initrd = plan.work.join("initrd.cpio");
         write_initrd(plan, &initrd)?;
-        let mut command = kill_with_parent("qemu-system-x86_64");
+        // Drives with placement handles are in a later QEMU than this machine may have.
+        let own = plan.cache.join("qemu/qemu-system-x86_64");
+        let mut command = match plan.drives {
+            true => kill_with_parent(&own.display().to_string()),
+            false => kill_with_parent("qemu-system-x86_64"),
+        };
         command
             // /dev/kvm may exist and still not work; emulation always does.
             .args(["-accel", "tcg", "-cpu", "Nehalem", "-m", "1024", "-nodefaults", "-display", "none"])
@@ -141,12 +146,17 @@ pub fn kill_with_parent(program: &str) -> Command {
 }
 
 /// Drives of QEMU's for `drives.sh`, on sparse images in a folder: a little one for what the script keeps over resets (serial `notes`), one of virtio, one of
-/// NVMe with a volatile cache, and a zoned one (ZNS) of 256 zones of 4 MiB, of which 3 can be written. Zones are known to QEMU for as long as it lives.
+/// NVMe with a volatile cache, a zoned one (ZNS) of 256 zones of 4 MiB, of which 3 can be written, and one with six placement handles (FDP) in two reclaim
+/// groups. Zones, and what was written to which handle, are known to QEMU for as long as it lives.
 fn model_drives(folder: &Path) -> std::io::Result<Vec<String>> {
     let mut arguments = Vec::new();
-    for (name, size_bytes) in
-        [("notes", 1 << 20), ("virtio", 1 << 30), ("nvme", 1 << 30), ("zoned", 1u64 << 30)]
-    {
+    for (name, size_bytes) in [
+        ("notes", 1 << 20),
+        ("virtio", 1 << 30),
+        ("nvme", 1 << 30),
+        ("zoned", 1u64 << 30),
+        ("placed", 1 << 30),
+    ] {
         let image = folder.join(format!("{name}.img"));
         fs::File::create(&image)?.set_len(size_bytes)?;
         let drive =
@@ -158,6 +168,12 @@ fn model_drives(folder: &Path) -> std::io::Result<Vec<String>> {
                 format!(
                     "nvme-ns,drive={name},bus=bus-{name},zoned=on,zoned.zone_size=4M,zoned.zone_capacity=3M,zoned.max_open=20,zoned.max_active=20"
                 )
+            }
+            "placed" => {
+                let group = format!("nvme-subsys,id=group-{name},fdp=on,fdp.runs=16M,fdp.nrg=2,fdp.nruh=8");
+                let controller = format!("nvme,id=bus-{name},serial={name},subsys=group-{name}");
+                arguments.extend(["-device".to_owned(), group, "-device".to_owned(), controller]);
+                format!("nvme-ns,drive={name},bus=bus-{name},fdp.ruhs=1-6")
             }
             _ => format!("virtio-blk-pci,serial={name},drive={name}"),
         };

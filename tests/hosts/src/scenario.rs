@@ -147,8 +147,8 @@ pub static SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "drives",
         script: "drives.sh",
-        purpose: "a server inside of the guest whose pool is a virtio drive, an NVMe drive and a zoned one of QEMU; the guest is reset under load, and \
-                  the drives go on",
+        purpose: "a server inside of the guest whose pool is a virtio drive, an NVMe drive, a zoned one and one with placement handles of QEMU; the \
+                  guest is reset under load, and the drives go on",
         time_limit: Duration::from_secs(2400),
         check_count_min: 60,
         two_paths: false,

@@ -15,7 +15,7 @@ use crate::remote_host::RemoteHost;
 use crate::shards::device_config;
 use diecut_api::object::{AddedDevice, NewDevice};
 use diecut_api::place::Place;
-use diecut_devices::{DEVICES_MAX, Device, Label, LabelDevice, Membership};
+use diecut_devices::{DEVICES_MAX, Device, Label, LabelDevice, Membership, list_with};
 use diecut_reactor::IoFile;
 use diecut_shard::control::{ControlErrorKind, DeviceTurn};
 use diecut_shard::drive::Newcomer;
@@ -187,10 +187,10 @@ impl Roster {
         let medium = drive.medium(shape, Usage { volatile_cache, discards: is_told_of_discards(&path) });
         let medium = medium.map_err(invalid)?;
         let (HandedOver { io, file, .. }, rest) = drive.hand_over().map_err(invalid)?;
-        let IoFile::Ring(ring_file, cache) = &io else { unreachable!("a drive of this machine") };
+        let IoFile::Ring(ring_file) = &io else { unreachable!("a drive of this machine") };
         let parts = divide(Device::Drive(medium), self.setup.server.shards).into_iter();
         let parts = parts.map(|(_, part)| Newcomer::new(index, part, config.clone())).collect();
-        let brought = self.shards.bring(ring_file, *cache, parts);
+        let brought = self.shards.bring(ring_file, parts);
         brought.map_err(|error| problem(ProblemKind::Invalid, format!("{}: {error}", path.display())))?;
         let held = Held::labelled(rest, label.clone());
         let member = Member { index, name, device: Uuid::from_bytes(device), held };
@@ -230,12 +230,9 @@ fn is_told_of_discards(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// Devices of a pool, and one that comes.
+/// What labels say of the pool while a device comes to it.
 fn joining(first: &Label, device: [u8; 16], membership: Membership) -> Vec<LabelDevice> {
-    // One that began to join and did not come to its end is forgotten.
-    let is_other = |one: &&LabelDevice| one.membership != Membership::Joining && one.device != device;
-    let others = first.devices.iter().filter(is_other).copied();
-    others.chain([LabelDevice { device, membership, since: first.epoch }]).collect()
+    list_with(&first.devices, LabelDevice { device, membership, since: first.epoch })
 }
 
 /// R13: all labels say that it joins, its own first; then that it is there, its own last.

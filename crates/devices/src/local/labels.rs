@@ -397,7 +397,7 @@ impl LocalDevice {
         let path = format!("/proc/self/fd/{}", self.file().as_raw_fd());
         let size_bytes = self.properties().size_bytes;
         let mut options = OpenOptions::new();
-        options.read(true).write(self.access() == Access::Own);
+        options.read(true).write(self.access == Access::Own);
         Ok(match self.zoning().map_err(failed("found among its zones"))? {
             Some(zoning) => {
                 options.custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32);
@@ -432,7 +432,7 @@ impl LocalDevice {
         force: bool,
         fill: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), LabelingError> {
-        assert_eq!(self.access(), Access::Own, "what is written to is owned");
+        assert_eq!(self.access, Access::Own, "what is written to is owned");
         let contents = self.look()?;
         check_format(&self.label_place()?, &contents, label, force)?;
         clear(&mut self.label_place()?, &contents)?;
@@ -456,7 +456,7 @@ impl LocalDevice {
     /// # Panics
     /// If it was opened to look at only.
     pub fn change_label(&self, label: &Label) -> Result<(), LabelingError> {
-        assert_eq!(self.access(), Access::Own, "what is written to is owned");
+        assert_eq!(self.access, Access::Own, "what is written to is owned");
         change_label(&mut self.label_place()?, label)
     }
 }

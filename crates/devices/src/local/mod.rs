@@ -6,7 +6,9 @@ mod contents;
 mod error;
 mod health;
 mod labels;
+mod nvme;
 mod open;
+mod placement;
 mod properties;
 mod sysfs;
 mod users;
@@ -21,6 +23,7 @@ pub use labels::{
     read_label,
 };
 pub use open::{Access, LocalDevice};
-pub use properties::{DriveKind, Properties, memory_alignment_bytes};
+pub use placement::{Placement, WriteFrom};
+pub use properties::{DriveKind, Handles, Identity, Properties, memory_alignment_bytes};
 pub use zone_labels::{InZones, ZoneDrive};
 pub use zones::{finish_zone, reset_zones};

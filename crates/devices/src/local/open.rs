@@ -1,5 +1,6 @@
 use super::contents::Contents;
 use super::error::LocalError;
+use super::placement::Placement;
 use super::properties::{DriveKind, Properties, punches};
 use super::users::Subject;
 use diecut_drives::{DriveShape, Zoning};
@@ -8,6 +9,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What it is opened for.
@@ -24,8 +26,9 @@ pub enum Access {
 pub struct LocalDevice {
     path: PathBuf,
     file: File,
-    access: Access,
+    pub(super) access: Access,
     properties: Properties,
+    placement: Option<Arc<Placement>>,
 }
 
 /// How often a lock is asked for: the device manager holds one for a moment while it looks at a drive, and a process that is being started still has
@@ -49,11 +52,7 @@ impl LocalDevice {
         let subject = Subject::new(path, &metadata);
         let is_owned = access == Access::Own;
         if is_owned {
-            let mut users = subject.users();
-            if !users.is_empty() {
-                std::thread::sleep(LOCK_PAUSE);
-                users = subject.users();
-            }
+            let users = patient_users(&subject);
             if !users.is_empty() {
                 return Err(in_use(users));
             }
@@ -83,15 +82,16 @@ impl LocalDevice {
             })?;
         }
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed("does not say how long it is"))?;
-        let properties = Properties::of(&file, size_bytes, takes_direct);
-        let mut properties = properties.map_err(failed("cannot be examined"))?;
+        let mut properties =
+            Properties::of(&file, size_bytes, takes_direct).map_err(failed("cannot be examined"))?;
         if is_owned && properties.is_read_only {
             return Err(LocalError::ReadOnly { path: path.to_owned() });
         }
         if is_owned && properties.kind == DriveKind::File {
             properties.takes_discard = punches(&file, size_bytes).or(properties.takes_discard);
         }
-        Ok(LocalDevice { path: path.to_owned(), file, access, properties })
+        let placement = note_handles(&mut properties, Placement::of(&file, is_owned));
+        Ok(LocalDevice { path: path.to_owned(), file, access, properties, placement })
     }
 
     /// As it was named.
@@ -104,9 +104,9 @@ impl LocalDevice {
         &self.file
     }
 
-    /// What it was opened for.
-    pub fn access(&self) -> Access {
-        self.access
+    /// Its placement handles, if it has more than one.
+    pub fn placement(&self) -> Option<&Arc<Placement>> {
+        self.placement.as_ref()
     }
 
     /// What the kernel says of it.
@@ -159,6 +159,19 @@ impl LocalDevice {
     }
 }
 
+/// Keeps what can be said of placement handles; those that can be used.
+fn note_handles(
+    properties: &mut Properties,
+    found: Result<Option<Placement>, String>,
+) -> Option<Arc<Placement>> {
+    let found = found.unwrap_or_else(|why| {
+        properties.handles.unused = Some(why);
+        None
+    });
+    properties.handles.count = found.as_ref().map(Placement::handles);
+    found.map(Arc::new)
+}
+
 /// A device that nobody uses by name may be busy for a moment: the kernel has what a process that ended had of it until its commands are over.
 fn patient(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let mut tries = LOCK_TRIES;
@@ -171,6 +184,16 @@ fn patient(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
             opened => return opened,
         }
     }
+}
+
+/// Who uses it, now and a moment later.
+fn patient_users(subject: &Subject) -> Vec<String> {
+    let users = subject.users();
+    if users.is_empty() {
+        return users;
+    }
+    std::thread::sleep(LOCK_PAUSE);
+    subject.users()
 }
 
 fn lock(file: &File) -> Result<(), TryLockError> {

@@ -19,6 +19,30 @@ pub enum DriveKind {
     Partition,
 }
 
+/// Which drive it is, as the kernel tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    /// What its maker calls it.
+    pub model: Option<String>,
+    /// Its serial number.
+    pub serial: Option<String>,
+    /// Its firmware.
+    pub firmware: Option<String>,
+    /// Its name in the world.
+    pub wwid: Option<String>,
+}
+
+/// Placement handles (FDP) of a drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Handles {
+    /// How many of them writes can name, if there are more than one.
+    #[serde(rename = "placement_handles")]
+    pub count: Option<u16>,
+    /// Why none can be named although the drive has some, in words.
+    #[serde(rename = "handles_unused")]
+    pub unused: Option<String>,
+}
+
 /// What the kernel says of a file or a block device. What it does not say is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Properties {
@@ -58,16 +82,14 @@ pub struct Properties {
     pub active_zones_max: Option<u64>,
     /// Zones that may be open at once; 0 where there is no limit.
     pub open_zones_max: Option<u64>,
+    /// Placement handles.
+    #[serde(flatten)]
+    pub handles: Handles,
     /// Whether the kernel lets nobody write to it.
     pub is_read_only: bool,
-    /// What its maker calls it.
-    pub model: Option<String>,
-    /// Its serial number.
-    pub serial: Option<String>,
-    /// Its firmware.
-    pub firmware: Option<String>,
-    /// Its name in the world.
-    pub wwid: Option<String>,
+    /// Which drive it is.
+    #[serde(flatten)]
+    pub identity: Identity,
     /// Of a file: the file system that it lies on.
     pub file_system: Option<String>,
     /// Of a file: bytes that have a place there.
@@ -137,11 +159,9 @@ impl Properties {
             zone_bytes: None,
             active_zones_max: None,
             open_zones_max: None,
+            handles: Handles::default(),
             is_read_only: false,
-            model: None,
-            serial: None,
-            firmware: None,
-            wwid: None,
+            identity: Identity::default(),
             file_system: None,
             allocated_bytes: None,
         }
@@ -175,10 +195,12 @@ fn of_block_device(sysfs: &Sysfs, size_bytes: u64, takes_direct: bool) -> Proper
         open_zones_max: sysfs.queue("max_open_zones").filter(|_| is_zoned),
         zoned,
         is_read_only: sysfs.text(&["ro"]).is_some_and(|text| text == "1"),
-        model: sysfs.text(&["device/model", "device/name"]).or(behind).or_else(mapped),
-        serial: sysfs.text(&["device/serial", "serial"]).or_else(|| sysfs.scsi_serial()),
-        firmware: sysfs.text(&["device/firmware_rev", "device/rev"]),
-        wwid: sysfs.text(&["wwid", "device/wwid"]),
+        identity: Identity {
+            model: sysfs.text(&["device/model", "device/name"]).or(behind).or_else(mapped),
+            serial: sysfs.text(&["device/serial", "serial"]).or_else(|| sysfs.scsi_serial()),
+            firmware: sysfs.text(&["device/firmware_rev", "device/rev"]),
+            wwid: sysfs.text(&["wwid", "device/wwid"]),
+        },
         ..Properties::unknown(kind, size_bytes, takes_direct)
     }
 }

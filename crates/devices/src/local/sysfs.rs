@@ -29,6 +29,11 @@ impl Sysfs {
         self.folder != self.drive
     }
 
+    /// The kernel's name of the whole drive.
+    pub fn drive_name(&self) -> String {
+        self.drive.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Text of the first of these files of the drive that is there and not empty.
     pub fn text(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| text(&self.drive.join(name)))
@@ -67,6 +72,11 @@ impl Sysfs {
         }
         names
     }
+}
+
+/// Number of a generic device of an NVMe namespace.
+pub(super) fn generic_number(name: &str) -> Option<(u32, u32)> {
+    number(&text(&Path::new("/sys/class/nvme-generic").join(name).join("dev"))?)
 }
 
 /// Loop devices and what lies behind each.
@@ -130,6 +140,7 @@ mod test {
         let whole = Sysfs::in_folder(&drive);
         assert!(!whole.is_partition());
         assert_eq!(whole.numbers(), [(8, 0), (8, 1)]);
+        assert_eq!([part.drive_name(), whole.drive_name()], ["sda", "sda"]);
         assert_eq!(whole.built_on_it(), ["/dev/dm-3 (vg-root)"]);
         assert_eq!(Sysfs::in_folder(&folder.path().join("none")).queue("logical_block_size"), None);
     }

@@ -15,7 +15,7 @@ pub(super) struct CopyEntry {
 }
 
 /// IUs of one strip that the cleaner reads at once. Between those it wants are dead ones: a page is sensed as a
-/// whole, and what is not wanted costs only its transfer.
+/// whole, and a drive does many small reads no faster than a large one, so what is not wanted costs only its transfer.
 pub(super) struct CopyRead {
     pub run: Run,
     pub entries: Vec<CopyEntry>,
@@ -61,6 +61,10 @@ impl CopyRead {
         true
     }
 }
+
+/// Pages without anything that is wanted between two of one read, on media whose pages are small and have no OOB areas: 28 KiB take a drive about as long
+/// as one more command, and the processor less.
+const PLAIN_GAP_PAGES: u32 = 7;
 
 /// Collects entries of one chunk to reads.
 pub(super) struct Collector {
@@ -124,8 +128,9 @@ impl Copies {
         let place = entry.place;
         let offset = segments.layout.offset_of(place);
         let here = (segments.layout.strip(offset), segments.layout.page(offset).0);
-        // In one strip, without a page of only dead IUs between them: each read costs work of the processor.
-        let joins = here.0 == collector.last.0 && here.1 - collector.last.1 <= 1;
+        // In one strip, and where pages are those of NAND without one of only dead IUs between them: each read costs work of the processor.
+        let gap = if segments.layout.shape.has_oob() { 0 } else { PLAIN_GAP_PAGES };
+        let joins = here.0 == collector.last.0 && here.1 - collector.last.1 <= 1 + gap;
         collector.last = here;
         match &mut collector.run {
             Some(read) if joins => {

@@ -30,7 +30,7 @@ pub use log_page::{
     EnduranceGroupLog, HANDLE_UNUSED, HANDLE_USED_BY_CONTROLLER, HANDLE_USED_BY_HOST, StatisticsLog,
     parse_usage, usage_page,
 };
-pub use status::{HandleStatus, STATUS_HEADER_SIZE_BYTES, parse_status, status_page};
+pub use status::{HandleStatus, PlacementIds, STATUS_HEADER_SIZE_BYTES, parse_status, status_page};
 
 use crate::error::DecodeError;
 

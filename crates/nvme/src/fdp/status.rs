@@ -9,6 +9,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 /// Size of what comes before the descriptors; their number is in its last two bytes.
 pub const STATUS_HEADER_SIZE_BYTES: usize = 16;
 
+/// What lies one behind the other goes to reclaim groups in turns, by so much: each has its part of the room, to within that.
+const GROUP_STRIDE_BYTES: u64 = 1 << 20;
+
 /// How a reclaim unit handle is in one reclaim group, 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -66,4 +69,29 @@ pub fn parse_status(page: &[u8]) -> Result<Vec<HandleStatus>, DecodeError> {
     let descriptors = &first(page, NAME, needed)?[STATUS_HEADER_SIZE_BYTES..];
     let read = |bytes: &[u8]| HandleStatus::read_from_bytes(bytes).expect("32 bytes");
     Ok(descriptors.chunks_exact(HandleStatus::SIZE_BYTES).map(read).collect())
+}
+
+/// Placement identifiers of a namespace by its placement handles, which are numbered from 0. None where it keeps nothing apart: it has no handles, or one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacementIds(Vec<Vec<u16>>);
+
+impl PlacementIds {
+    /// Descriptors come in the order of placement handles, and for each of them in that of reclaim groups.
+    pub fn of(told: &[HandleStatus]) -> PlacementIds {
+        let same = |one: &HandleStatus, next: &HandleStatus| one.handle == next.handle;
+        let pids = |of: &[HandleStatus]| of.iter().map(|status| status.pid.get()).collect();
+        let handles: Vec<Vec<u16>> = told.chunk_by(same).map(pids).collect();
+        PlacementIds(if handles.len() > 1 { handles } else { Vec::new() })
+    }
+
+    /// How many handles there are, 2 or more, or 0.
+    pub fn handles(&self) -> u16 {
+        self.0.len() as u16
+    }
+
+    /// The identifier that a write to a byte offset is for: that of its handle, in a reclaim group by its place. Handles beyond the last one begin anew.
+    pub fn pid(&self, handle: u16, offset: u64) -> Option<u16> {
+        let groups = self.0.get(usize::from(handle) % self.0.len().max(1))?;
+        groups.get((offset / GROUP_STRIDE_BYTES) as usize % groups.len()).copied()
+    }
 }

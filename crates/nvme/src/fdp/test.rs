@@ -197,3 +197,17 @@ fn the_bytes_of_directives() {
     assert_eq!((bytes.len(), bytes[0], bytes[32], bytes[64]), (4096, 5, 5, 5));
     assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), 3);
 }
+
+/// Goal: a handle has an identifier in each reclaim group, and a namespace with one handle has none to choose.
+#[test]
+fn identifiers_are_told_by_handle() {
+    let told =
+        [(0, 4), (0x100, 4), (1, 2), (0x101, 2)].map(|(pid, handle)| HandleStatus::new(pid, handle, 0));
+    let ids = PlacementIds::of(&told);
+    assert_eq!(ids.handles(), 2);
+    let at = |handle, mib: u64| ids.pid(handle, mib << 20).unwrap();
+    assert_eq!([at(0, 0), at(0, 1), at(0, 2), at(1, 0), at(1, 3), at(2, 1)], [0, 0x100, 0, 1, 0x101, 0x100]);
+    for few in [&told[..2], &[]] {
+        assert_eq!((PlacementIds::of(few).handles(), PlacementIds::of(few).pid(0, 0)), (0, None));
+    }
+}

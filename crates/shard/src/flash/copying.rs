@@ -144,6 +144,13 @@ impl Copying {
         }
     }
 
+    /// These are to be copied, again if they were.
+    pub fn touch(&mut self, volume: VolumeIndex, ius: &Range<u64>) {
+        if let Some(pieces) = self.volumes.get_mut(&volume) {
+            pieces.touch(ius);
+        }
+    }
+
     /// A command goes to a volume of the store.
     pub fn begins(&mut self, command: &VolumeCommand) {
         if self.own_tokens.contains(&command.token.0) {

@@ -9,7 +9,7 @@
 //! 5. [`crate::step::Step::SwitchVssd`] has hosts go on, on the new one. What is left of the old one is given back.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::flash::{Copying, PIECES_AT_ONCE, runs};
+use crate::flash::{Copying, PIECE_IUS, PIECES_AT_ONCE, Piece, runs};
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::registry::share_of;
@@ -20,7 +20,7 @@ use diecut_namespace::StoreIndex;
 use diecut_namespace::contract::NamespaceId;
 use diecut_units::{Buffer, BufferMut, ContentMode, IU_SIZE_BYTES, Payload, Time, mark, mutant};
 use diecut_volume::contract::{
-    PlacementTarget, VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation,
+    PlacementTarget, VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation,
 };
 use diecut_vssd::VssdId;
 use std::collections::BTreeMap;
@@ -172,11 +172,11 @@ fn go_on<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, now: Time) -> Pro
             here.plane.flash.copying = Some(Copying::new(from, volumes));
             moving.stage = Stage::Copies;
             here.plane.let_go(moving.old);
-            begin_pieces(here, moving, from, now);
+            begin_pieces(here, moving, (from, to), now);
             Progress::Waits
         }
         Stage::Copies => {
-            begin_pieces(here, moving, from, now);
+            begin_pieces(here, moving, (from, to), now);
             let copying = here.plane.flash.copying.as_ref().expect("I-S38: what moves is copied");
             let (left, _) = copying.left();
             if left <= LEFT_AT_FIRST << copying.rounds.min(ROUNDS_MAX) {
@@ -186,7 +186,7 @@ fn go_on<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, now: Time) -> Pro
             Progress::Waits
         }
         Stage::Last => {
-            begin_pieces(here, moving, from, now);
+            begin_pieces(here, moving, (from, to), now);
             let copying = here.plane.flash.copying.as_ref().expect("I-S38: what moves is copied");
             let is_over = idle && copying.left().0 == 0 && copying.own() == 0;
             if !is_over && !mutant!("shard: a vSSD moves while its hosts work") {
@@ -254,7 +254,12 @@ fn ask<M: Divide>(
 }
 
 /// Begins to read pieces that are due, as far as the rate allows it.
-fn begin_pieces<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, from: StoreIndex, now: Time) {
+fn begin_pieces<M: Divide>(
+    here: &mut Owners<M>,
+    moving: &mut Moving,
+    (from, to): (StoreIndex, StoreIndex),
+    now: Time,
+) {
     let own = here.plane.flash.devices.first_of(moving.old);
     let (rate, mode) = (own.pool.wear_config().rate_bytes_per_second, own.media.capabilities().content_mode);
     let is_paced = moving.stage == Stage::Copies;
@@ -266,15 +271,49 @@ fn begin_pieces<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, from: Stor
         let Some(piece) = copying.take() else { return };
         let iu_count = (piece.ius.end - piece.ius.start) as u32;
         copying.pay(u64::from(iu_count) * IU_SIZE_BYTES as u64, rate, now);
-        let destination = BufferMut::copy_from(&vec![0; iu_count as usize * mode.bytes_per_iu()]);
-        let token = here.answers.token().0;
-        let read = VolumeOperation::Read { first_iu: piece.ius.start, iu_count, destination };
-        moving.under_way.insert(
-            token,
-            Under::Read { volume: piece.volume, ius: piece.ius, was_copied: piece.was_copied },
-        );
-        ask(here, from, token, piece.volume, read, now);
+        let Piece { volume, ius, was_copied } = piece;
+        for (run, is_readable) in stretches(uncorrectable(here, from, volume, ius.clone()), ius) {
+            let token = here.answers.token().0;
+            let iu_count = run.end - run.start;
+            if !is_readable {
+                moving.under_way.insert(token, Under::Write);
+                let loses = VolumeOperation::WriteUncorrectable { first_iu: run.start, iu_count };
+                ask(here, to, token, volume, loses, now);
+                continue;
+            }
+            let destination = BufferMut::copy_from(&vec![0; iu_count as usize * mode.bytes_per_iu()]);
+            let iu_count = iu_count as u32;
+            let read = VolumeOperation::Read { first_iu: run.start, iu_count, destination };
+            moving.under_way.insert(token, Under::Read { volume, ius: run, was_copied });
+            ask(here, from, token, volume, read, now);
+        }
     }
+}
+
+/// What a host made uncorrectable, or accepted as lost: it is that in the copy, too.
+fn uncorrectable<M: Divide>(
+    here: &Owners<M>,
+    from: StoreIndex,
+    volume: VolumeIndex,
+    ius: Range<u64>,
+) -> Vec<Range<u64>> {
+    let store = here.plane.flash.kept(from).expect_volumes();
+    let (lost, _) = store.lost_ranges(Some((volume, ius)), PIECE_IUS as usize);
+    lost.into_iter().map(|lost| lost.first_iu..lost.first_iu + lost.iu_count).collect()
+}
+
+/// A range in stretches, and whether each can be read: these runs of it cannot.
+fn stretches(runs: Vec<Range<u64>>, ius: Range<u64>) -> Vec<(Range<u64>, bool)> {
+    let mut stretches = Vec::new();
+    let mut at = ius.start;
+    for run in runs {
+        stretches.push((at..run.start, true));
+        at = run.end;
+        stretches.push((run, false));
+    }
+    stretches.push((at..ius.end, true));
+    stretches.retain(|(run, _)| !run.is_empty());
+    stretches
 }
 
 /// Takes what the stores answered: what was read is written.
@@ -283,12 +322,21 @@ fn take_answers<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, to: StoreI
     while let Some(answer) = here.plane.flash.copying.as_mut().and_then(|copying| copying.answers.pop_front())
     {
         let VolumeCompletion { token, result, destination } = answer;
+        let from = here.plane.flash.copying.as_ref().expect("I-S38: what moves is copied").from;
         let under = moving.under_way.remove(&token.0).expect("I-S38: what is answered was asked");
         match (under, result) {
             (Under::Write, Ok(())) => {}
             (Under::Write, Err(error)) => {
                 let message = format!("vSSD \"{}\" cannot be written elsewhere: {error}", moving.name);
                 moving.failure.get_or_insert(failed(ControlErrorKind::Media, message));
+            }
+            (Under::Read { volume, ius, .. }, Err(VolumeError::Unrecovered { iu }))
+                if !uncorrectable(here, from, volume, iu..iu + 1).is_empty() =>
+            {
+                // A host made it so after the read began.
+                mark!("shard: what moves became uncorrectable");
+                let copying = here.plane.flash.copying.as_mut().expect("I-S38: what moves is copied");
+                copying.touch(volume, &ius);
             }
             (Under::Read { .. }, Err(error)) => {
                 let message = format!(

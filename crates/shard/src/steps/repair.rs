@@ -143,7 +143,8 @@ fn report<M: Divide>(here: &Owners<M>, name: &str, index: StoreIndex, looked: &L
     };
     // The whole map is looked at only where something may be found.
     let may_have_lost = accepted.ius > 0 || store.is_kept() || outcome == RepairOutcome::Accepted;
-    let (ranges, lost_ius) = if may_have_lost { store.lost_ranges(RANGES_MAX) } else { (Vec::new(), 0) };
+    let (ranges, lost_ius) =
+        if may_have_lost { store.lost_ranges(None, RANGES_MAX) } else { (Vec::new(), 0) };
     let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
     let lost: Vec<LostBytes> = ranges
         .iter()

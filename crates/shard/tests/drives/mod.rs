@@ -14,6 +14,7 @@ use diecut_spec::{Isolation, Size, VssdSpec};
 use diecut_testing::Random;
 use diecut_testing::versions::Versions;
 use diecut_units::{Buffer, BufferMut, IU_SIZE_BYTES, Time};
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 pub const SIZE_BYTES: u64 = 66 << 20;
@@ -76,6 +77,8 @@ pub struct World {
     pub lost_copies: u32,
     /// A drive that does not answer.
     hung: Option<usize>,
+    /// Commands of hosts, by token.
+    unanswered: BTreeSet<u64>,
     answer: Option<ControlResponse>,
     done: Vec<IntentDone>,
     actions: Vec<Action>,
@@ -99,6 +102,7 @@ impl World {
             drives,
             now: Time::ZERO,
             tokens: 0,
+            unanswered: BTreeSet::new(),
             lost_copies: 0,
             hung: None,
             answer: None,
@@ -224,19 +228,35 @@ impl World {
         let (namespace, arrived) = (NamespaceId(namespace), self.now);
         let (token, source) = (CommandToken(self.tokens), SourceId(DOOR_SOURCE_BIT | 1));
         self.shard.submit(NamespaceCommand { token, namespace, source, arrived, operation });
-        let mut completions = Vec::new();
+        self.unanswered.insert(self.tokens);
         while *events > 0 {
             *events -= 1;
             let goes_on = self.step();
-            self.shard.take_completions(&mut completions);
-            // Others are of commands that nobody waited for any more.
-            let own = completions.drain(..).find(|completion| completion.token == token);
-            if own.is_some() {
-                return own;
+            if let Some(own) = self.take_completion(token) {
+                return Some(own);
             }
             assert!(goes_on, "a command is answered");
         }
         None
+    }
+
+    /// Takes answers; the one to this command, if it is among them. Others are of commands that nobody waited for any more.
+    fn take_completion(&mut self, token: CommandToken) -> Option<NamespaceCompletion> {
+        let mut completions = Vec::new();
+        self.shard.take_completions(&mut completions);
+        completions.iter().for_each(|completion| _ = self.unanswered.remove(&completion.token.0));
+        completions.into_iter().find(|completion| completion.token == token)
+    }
+
+    /// Waits for commands whose answers did not come in their time: what comes next could overtake them. `false` if so many events happened before.
+    fn settle(&mut self, events: &mut u64) -> bool {
+        while !self.unanswered.is_empty() && *events > 0 {
+            *events -= 1;
+            let goes_on = self.step();
+            let _of_nobody = self.take_completion(CommandToken(u64::MAX));
+            assert!(goes_on || self.unanswered.is_empty(), "a command is answered");
+        }
+        self.unanswered.is_empty()
     }
 
     /// The power goes, or the process dies.
@@ -269,6 +289,9 @@ impl Known {
 /// Work of a host on a volume until so many events happened: writes and deallocations that count when a flush after them was answered.
 pub fn work(world: &mut World, known: &mut Known, random: &mut Random, events: &mut u64) {
     let mut cached = Vec::new();
+    if !world.settle(events) {
+        return;
+    }
     loop {
         let first_lba = random.below(LBAS);
         let lba_count = 1 + random.below((LBAS - first_lba).min(32)) as u32;

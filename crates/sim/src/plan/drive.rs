@@ -155,6 +155,40 @@ pub struct DriveZones {
     pub active_max: u32,
 }
 
+/// Drives that come to the pool and leave it while the server runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComingsPlan {
+    /// Drives that are none of the pool at first; their numbers follow those of the others.
+    pub spares: Vec<DrivePlan>,
+    /// What becomes of drives, one after the other. What cannot be, because a drive is where it is to go, or not there, is passed over.
+    pub turns: Vec<DriveTurn>,
+}
+
+/// What becomes of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveTurn {
+    /// Since the turn before ended, or the server started.
+    pub after_ns: u64,
+    /// Which.
+    pub drive: u16,
+    /// What.
+    pub what: Turn,
+}
+
+/// See [`DriveTurn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turn {
+    /// It is added to the pool.
+    Comes,
+    /// What lies on it moves to others.
+    Drains,
+    /// It is taken out of the pool, if nothing lies on it.
+    Goes,
+}
+
 /// Drives of a plan: a list, or one alone, as plans of the time when there was one have it.
 pub(super) fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<DrivePlan>, D::Error> {
     #[derive(Deserialize)]
@@ -187,6 +221,16 @@ impl Plan {
             0 => (0..self.system.drives.len() as u16).collect(),
             count => self.system.orders[life % count].clone(),
         }
+    }
+
+    /// What becomes of drives while the server runs.
+    pub fn turns(&self) -> &[DriveTurn] {
+        self.system.comings.as_ref().map_or(&[], |comings| &comings.turns)
+    }
+
+    /// All drives, those that are none of the pool at first, too.
+    pub fn all_drives(&self) -> impl Iterator<Item = &DrivePlan> {
+        self.system.drives.iter().chain(self.system.comings.iter().flat_map(|comings| &comings.spares))
     }
 
     /// Whether something that a drive does not promise to keep lies on what a lane's vSSD lies on.

@@ -261,6 +261,15 @@ impl Runner<'_> {
                 mark!("run: room for a vSSD is being exchanged");
                 Some(before)
             }
+            // Of drives that it was to lie on one left.
+            (ControlResponse::Refused(error), Ok(_))
+                if may_exhaust
+                    && error.kind == ControlErrorKind::Invalid
+                    && !self.plan.turns().is_empty() =>
+            {
+                mark!("run: drives for a vSSD are gone");
+                Some(before)
+            }
             // Also what would be refused for another reason.
             (ControlResponse::Refused(error), _)
                 if was_silent

@@ -6,7 +6,8 @@ use crate::carrier::Carrier;
 use crate::drives::{Drives, drive_name};
 use crate::plan::{Lane, Plan};
 use crate::shards::Shards;
-use diecut_shard::ShardConfig;
+use diecut_devices::Device;
+use diecut_shard::{DeviceConfig, ShardConfig};
 use diecut_units::Time;
 
 /// Identity of the pool.
@@ -16,7 +17,7 @@ const TURNS_MAX: u32 = 100_000;
 
 /// Drives with an empty pool, as `diecut device format` leaves them.
 pub(super) fn formatted(plan: &Plan) -> Result<Carrier, String> {
-    let mut drives = Drives::new(&plan.system.drives, plan.seed);
+    let mut drives = Drives::new(plan.all_drives(), plan.system.drives.len(), plan.seed);
     let (mut devices, _) = drives.begin_life(&plan.drives_at(0));
     devices.iter_mut().for_each(|(_, own)| own.makes_pool = true);
     let config = ShardConfig { makes_pool: true, new_pool_uuid: POOL, ..config(plan, &mut devices, 0, 1) };
@@ -38,8 +39,18 @@ pub(super) fn formatted(plan: &Plan) -> Result<Carrier, String> {
     Err("no pool is made".to_owned())
 }
 
+/// The drives of a carrier for a life of the server: those that are given to it, how many are missing, and who carries out what it asks.
+pub(super) fn begin_life(mut carrier: Carrier, given: &[u16]) -> (Vec<(Device, DeviceConfig)>, u16, Carrier) {
+    let (devices, missing) = carrier.drives_mut().expect("it has drives").begin_life(given);
+    (devices, missing, carrier)
+}
+
 /// Drives that a vSSD lies on, and that are not among the given ones.
 pub(super) fn missing_of(plan: &Plan, given: &[u16], vssd: &str) -> Vec<u16> {
+    if plan.system.comings.is_some() {
+        // All drives are there, and what lies on one of them may lie on another one by now.
+        return Vec::new();
+    }
     let lane = (0..plan.tenants.len() as u8).map(Lane).find(|lane| tenant_name(*lane) == vssd);
     let own = lane.map(|lane| plan.drives_of(lane)).unwrap_or_default();
     own.into_iter().filter(|drive| !given.contains(drive)).collect()

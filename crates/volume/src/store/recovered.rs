@@ -5,6 +5,7 @@ use crate::contract::VolumeIndex;
 use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 use diecut_log::{Format, LogAddress};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
+use std::ops::Range;
 
 impl Store {
     /// Takes over what recovery found, when it is done. Whether it is.
@@ -35,7 +36,7 @@ impl Store {
             diecut_units::mark!("volume: loss accepted");
             self.log.drop_damaged_staging();
             self.accepted.records += self.findings.records;
-            self.accepted.ius = self.lost_ranges(0).1;
+            self.accepted.ius = self.lost_ranges(None, 0).1;
             for volume in self.maps.volumes.iter_mut().filter(|volume| volume.exists) {
                 for part in volume.written_parts() {
                     for leaf in volume.kind().leaves_with(part) {
@@ -91,21 +92,31 @@ impl Store {
         (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(kind.ius_of(leaf).start));
         self.maps.open_group = None;
         if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
-            self.accepted.ius = self.lost_ranges(0).1;
+            self.accepted.ius = self.lost_ranges(None, 0).1;
             self.anchoring.begin_mending(Vec::new(), &mut self.log);
         } else {
             self.log.keep_all(missing.reason());
         }
     }
 
-    /// Ranges whose reads fail because what lay there is lost, the first `ranges_max` of them, and how many IUs there are in all.
-    /// It looks at the whole map.
-    pub fn lost_ranges(&self, ranges_max: usize) -> (Vec<LostRange>, u64) {
+    /// Ranges whose reads fail because what lay there is lost, or because a host wanted so, the first `ranges_max` of them, and how many IUs there are in all: of
+    /// these IUs of a volume, or of the whole map, which takes a while.
+    pub fn lost_ranges(
+        &self,
+        of: Option<(VolumeIndex, Range<u64>)>,
+        ranges_max: usize,
+    ) -> (Vec<LostRange>, u64) {
         let mut ranges: Vec<LostRange> = Vec::new();
         let mut lost_ius = 0;
-        for (number, volume) in self.maps.volumes.iter().enumerate().filter(|(_, volume)| volume.exists) {
+        let is_asked = |number: usize| of.as_ref().is_none_or(|(of, _)| usize::from(of.0) == number);
+        let volumes = self.maps.volumes.iter().enumerate();
+        for (number, volume) in volumes.filter(|(number, volume)| volume.exists && is_asked(*number)) {
             let number = VolumeIndex(number as u16);
-            let lost = volume.written_parts().into_iter().flatten();
+            let parts = match &of {
+                Some((_, ius)) => vec![ius.start as usize..ius.end as usize],
+                None => volume.written_parts(),
+            };
+            let lost = parts.into_iter().flatten();
             for iu in lost.filter(|iu| volume.entries[*iu].get() == LogAddress::LOST) {
                 let iu = iu as u64;
                 lost_ius += 1;

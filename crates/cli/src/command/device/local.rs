@@ -70,10 +70,10 @@ impl Local {
             },
         )];
         let names = [
-            ("model", &facts.model),
-            ("serial", &facts.serial),
-            ("firmware", &facts.firmware),
-            ("wwid", &facts.wwid),
+            ("model", &facts.identity.model),
+            ("serial", &facts.identity.serial),
+            ("firmware", &facts.identity.firmware),
+            ("wwid", &facts.identity.wwid),
         ];
         rows.extend(names.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
         rows.push(("size", format!("{} ({} bytes)", Size(facts.size_bytes), facts.size_bytes)));
@@ -102,6 +102,8 @@ impl Local {
         );
         rows.extend(facts.is_rotational.map(|is| ("rotates", yes(is))));
         rows.extend(facts.kind_of_zones().map(|kind| ("zoned", zones(kind, own))));
+        rows.extend(facts.handles.count.map(|handles| ("placement handles", handles.to_string())));
+        rows.extend(facts.handles.unused.iter().map(|why| ("placement handles", format!("not used: {why}"))));
         rows.extend(own.health.iter().flat_map(health::rows));
         rows
     }
