@@ -42,6 +42,49 @@ fn tenants(folder: &Path) -> BTreeSet<String> {
     tenants.map(|tenant| tenant["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Goal: a drive is cut by a map of its parts, and says so; a map of another drive, or of parts that are no lanes, is refused by name. Method: maps as `diecut probe
+/// --map` writes them.
+#[test]
+fn a_drive_is_cut_by_its_map() {
+    let folder = folder();
+    let folder = folder.path();
+    File::create(folder.join("drive")).unwrap().set_len(300 << 20).unwrap();
+    let map = |size_bytes: u64, parts: &str| {
+        let text =
+            format!("{{\"size_bytes\": {size_bytes}, \"serial\": null, \"regions\": 4, \"parts\": {parts}}}");
+        std::fs::write(folder.join("map"), text).unwrap();
+    };
+    let by_map = ["device", "format", "drive", "--erase-block", "1M", "--map", "map"];
+    assert_says(&refused(folder, &by_map), &["map", "cannot be read"]);
+    std::fs::write(folder.join("map"), "{}").unwrap();
+    assert_says(&refused(folder, &by_map), &["map", "no map of", "diecut probe --map"]);
+    map(200 << 20, "[[0, 1], [2, 3]]");
+    assert_says(&refused(folder, &by_map), &["another one", "209715200 bytes"]);
+    map(300 << 20, "[[0, 2], [1, 3]]");
+    assert_says(&refused(folder, &by_map), &["[0, 2], [1, 3]", "runs of regions"]);
+    map(300 << 20, "[[0], [1, 2, 3]]");
+    assert_says(&refused(folder, &by_map), &["lanes are of one size"]);
+    map(300 << 20, "[[0, 1], [2, 3]]");
+    assert_says(&refused(folder, &[&by_map[..], &["--lanes", "4"]].concat()), &["--lanes"]);
+    let made = format(folder, &["--map", "map"]);
+    let shape = &made["shape"];
+    assert_eq!((&shape["lanes"], &shape["blocks_per_lane"]), (&2.into(), &148.into()), "{made}");
+    assert_eq!(shape["lanes_apart"], true, "{made}");
+    assert_says(&done(folder, &["device", "identify", "drive"]), &["measured not to disturb each other"]);
+    let server = Server::in_folder(folder, &[]);
+    for name in ["one", "two"] {
+        let create =
+            ["vssd", "create", name, "--tenant", "acme", "--isolation", "channel", "--capacity", "40M"];
+        ask(folder, &create);
+    }
+    server.stop();
+    let server = Server::in_folder(folder, &[]);
+    let status: serde_json::Value = serde_json::from_str(&ask(folder, &["--json", "status"])).unwrap();
+    let channels = [0, 1].map(|at| status["vssds"][at]["placement"]["channels"][0].as_u64().unwrap());
+    assert_ne!(channels[0], channels[1], "{status}");
+    server.stop();
+}
+
 /// Goal: what was answered on a drive is there after a stop and after a kill, and a set-up is brought onto a new one only. Method: lives of a server
 /// with tenants that come and go; the last one is killed amid requests.
 #[test]

@@ -8,7 +8,7 @@ use crate::held::Held;
 use crate::remote_host::RemoteHost;
 use crate::whole::{Change, whole_pool};
 use diecut_api::place::Place;
-use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership, list_with};
+use diecut_devices::{DEVICES_MAX, Label, LabelDevice, Membership, WantedCut, list_with};
 use diecut_shard::{PoolConfig, ShardConfig};
 use uuid::Uuid;
 
@@ -36,9 +36,11 @@ pub fn add(place: &Place, to: &[Place], options: FormatOptions) -> Result<Format
     }
     let mut chosen = choose(place, options, &host)?;
     let first = &held[0].label;
-    if options.block_size_bytes.is_none() {
+    if options.cut.block_size_bytes.is_none() {
         // If it can, it has erase blocks of the size that others have: a vSSD can have parts on drives whose are alike.
-        let alike = chosen.drive.shape(options.lanes, Some(first.shape.block_size_bytes));
+        let alike = chosen
+            .drive
+            .shape(WantedCut { block_size_bytes: Some(first.shape.block_size_bytes), ..options.cut });
         chosen.shape = checked(place, alike).unwrap_or(chosen.shape);
     }
     let member = |membership| LabelDevice { device: chosen.device, membership, since: opening.view.epoch };

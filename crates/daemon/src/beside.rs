@@ -6,7 +6,7 @@ use crate::error::ServeError;
 use crate::remote::{OPENING_PATIENCE, Reached, Remote, new_life};
 use diecut_api::place::Place;
 use diecut_devices::local::{Contents, LabelPlace, LabelingError};
-use diecut_devices::{DriveMedium, DriveShape};
+use diecut_devices::{DriveMedium, DriveShape, WantedCut};
 use diecut_reactor::RemoteTarget;
 use diecut_remote::{ClaimKind, PART_MAX};
 use std::io;
@@ -59,7 +59,7 @@ impl OwnDrive for Beside {
         Ok(self.reach(ClaimKind::Look)?.contents())
     }
 
-    fn shape(&self, _lanes: Option<u16>, _block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
+    fn shape(&self, _wanted: WantedCut) -> Result<DriveShape, String> {
         Err(self.is_served())
     }
 

@@ -9,7 +9,7 @@ use crate::remote_host::RemoteHost;
 use diecut_api::place::Place;
 use diecut_api::setup::Setup;
 use diecut_devices::local::{self, Contents, FoundLabel, LabelPlace, LabelingError};
-use diecut_devices::{DriveMedium, DriveShape, Label, LabelError, Zoning};
+use diecut_devices::{DriveMedium, DriveShape, Label, LabelError, WantedCut, Zoning};
 use diecut_reactor::IoFile;
 use diecut_remote::ClaimKind;
 use diecut_shard::PoolConfig;
@@ -35,11 +35,11 @@ pub trait OwnDrive: Send {
     /// If it cannot be read.
     fn look(&self) -> Result<Contents, LabelingError>;
 
-    /// How it is cut: into as many lanes and erase blocks of such a size as are asked for, or as suits it.
+    /// How it is cut, as is asked for, or as suits it.
     ///
     /// # Errors
     /// In words, if it cannot be cut like that.
-    fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String>;
+    fn shape(&self, wanted: WantedCut) -> Result<DriveShape, String>;
 
     /// Its medium.
     ///

@@ -7,7 +7,7 @@ use crate::folder::Unfinished;
 use crate::random::{random_bytes, random_uuid};
 use crate::remote_host::RemoteHost;
 use diecut_api::place::Place;
-use diecut_devices::{DEVICES_MAX, DriveShape, Label, LabelDevice, Membership};
+use diecut_devices::{DEVICES_MAX, DriveShape, Label, LabelDevice, Membership, WantedCut};
 use diecut_shard::{DeviceConfig, Nonces, PoolConfig, ShardConfig};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,10 +21,8 @@ const BLOCKS_LEFT_MIN: u64 = 8;
 pub struct FormatOptions {
     /// Also where something else lies on it, which is lost then.
     pub force: bool,
-    /// Lanes; what suits its size, if absent.
-    pub lanes: Option<u16>,
-    /// Bytes of an erase block; what suits its size, if absent.
-    pub block_size_bytes: Option<u64>,
+    /// How it is cut.
+    pub cut: WantedCut,
     /// A new file of so many bytes is made.
     pub size_bytes: Option<u64>,
 }
@@ -76,7 +74,10 @@ pub fn format(places: &[Place], options: FormatOptions) -> Result<Vec<Formatted>
     let least_bytes = chosen.iter_mut().filter(is_plain).map(|one| one.shape.block_size_bytes).min();
     let differs = |one: &&mut Chosen| Some(one.shape.block_size_bytes) != least_bytes;
     for one in chosen.iter_mut().filter(is_plain).filter(differs) {
-        one.shape = checked(one.drive.place(), one.drive.shape(options.lanes, least_bytes))?;
+        one.shape = checked(
+            one.drive.place(),
+            one.drive.shape(WantedCut { block_size_bytes: least_bytes, ..options.cut }),
+        )?;
     }
     let members =
         chosen.iter().map(|one| LabelDevice { device: one.device, membership: Membership::There, since: 1 });
@@ -127,7 +128,7 @@ pub(crate) fn choose(place: &Place, options: FormatOptions, host: &RemoteHost) -
         file.set_len(size_bytes).map_err(file_error(path, "cannot have that size"))?;
     }
     let drive = take(place, host)?;
-    let shape = checked(place, drive.shape(options.lanes, options.block_size_bytes))?;
+    let shape = checked(place, drive.shape(options.cut))?;
     Ok(Chosen { drive, new, shape, device: random_uuid()? })
 }
 

@@ -6,7 +6,7 @@ use crate::error::{ServeError, file_error};
 use diecut_api::place::Place;
 use diecut_api::setup::{DriveDevice, DriveKind as WantedKind};
 use diecut_devices::local::{Access, Contents, DriveKind, LabelPlace, LabelingError, LocalDevice};
-use diecut_devices::{DriveMedium, DriveShape};
+use diecut_devices::{DriveMedium, DriveShape, WantedCut};
 use diecut_reactor::{DriveRing, IoFile, PageCache, RingFile};
 use std::path::Path;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl OwnDrive for Local {
         self.device.look()
     }
 
-    fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
-        self.device.shape(lanes, block_size_bytes)
+    fn shape(&self, wanted: WantedCut) -> Result<DriveShape, String> {
+        self.device.shape(wanted)
     }
 
     fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {

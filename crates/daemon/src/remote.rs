@@ -9,7 +9,7 @@ use diecut_api::setup::RemoteDevice;
 use diecut_devices::local::{
     Contents, FoundLabel, InZones, LabelPlace, LabelingError, Source, ZoneDrive, read_label,
 };
-use diecut_devices::{DriveShape, Zoning};
+use diecut_devices::{DriveShape, WantedCut, Zoning};
 use diecut_media::{IntentWork, Zone, ZoneCondition};
 use diecut_nvme::QualifiedName;
 use diecut_reactor::{RemoteClient, RemoteTarget};
@@ -127,9 +127,9 @@ impl Remote {
     ///
     /// # Errors
     /// In words, if it cannot be cut like that, or does not tell of its zones.
-    pub fn cut(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
+    pub fn cut(&self, wanted: WantedCut) -> Result<DriveShape, String> {
         let zoning = self.zoning().map_err(|error| format!("its zones cannot be asked for: {error}"))?;
-        let shape = DriveShape::wanted(self.facts.size_bytes, zoning.as_ref(), lanes, block_size_bytes);
+        let shape = DriveShape::wanted(self.facts.size_bytes, zoning.as_ref(), wanted);
         shape.map_err(|error| error.to_string())
     }
 

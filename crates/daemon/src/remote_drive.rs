@@ -7,7 +7,7 @@ use crate::error::ServeError;
 use crate::remote::{Claim, Remote};
 use diecut_api::place::Place;
 use diecut_devices::local::{Contents, LabelPlace, LabelingError};
-use diecut_devices::{DriveMedium, DriveShape};
+use diecut_devices::{DriveMedium, DriveShape, WantedCut};
 use diecut_reactor::IoFile;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl OwnDrive for Remote {
         Ok(self.contents())
     }
 
-    fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
-        self.cut(lanes, block_size_bytes)
+    fn shape(&self, wanted: WantedCut) -> Result<DriveShape, String> {
+        self.cut(wanted)
     }
 
     fn medium(&self, shape: DriveShape, usage: Usage) -> Result<DriveMedium, ServeError> {

@@ -24,7 +24,7 @@ pub mod local;
 pub use device::Device;
 pub use diecut_drives::{
     DEVICES_MAX, DieCut, DriveMedium, DriveShape, Label, LabelDevice, LabelError, Membership, PoolError,
-    PoolOpening, ShapeError, ZoneCut, Zoning, list_with, list_without, open_pool,
+    PoolOpening, ShapeError, WantedCut, ZoneCut, Zoning, list_with, list_without, open_pool,
 };
 pub use diecut_emulator::{
     Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, HardRead,

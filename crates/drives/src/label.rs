@@ -6,7 +6,7 @@
 //! |      0 |    8 | magic           | "DIECUTLB"                                                          |
 //! |      8 |    4 | version         | 1; a reader takes no other                                          |
 //! |     12 |    4 | check           | CRC-32C of all other bytes                                          |
-//! |     16 |    8 | features        | what a reader must understand, a bit each: 1 erase blocks are zones, 2 lanes have several dies |
+//! |     16 |    8 | features        | what a reader must understand, a bit each: 1 erase blocks are zones, 2 lanes have several dies, 4 lanes are apart |
 //! |     24 |    8 | number          | rises with each change; the newer copy counts                       |
 //! |     32 |   16 | server          | UUID of the server                                                  |
 //! |     48 |   16 | device          | UUID of this device                                                 |
@@ -25,6 +25,7 @@
 //! |   2188 |    4 | dies_per_lane   | with feature 2: dies of each lane                                   |
 //! |   2192 |    4 | die_zones       | with feature 2: zones of each die                                   |
 //! |   2196 |    4 | program_unit    | with feature 2: pages that are programmed at once                   |
+//! |   2200 |    8 | lane_stride     | with feature 4: bytes from a lane to the next one; lanes were measured not to disturb each other |
 //!
 //! The rest is zero. A change overwrites the older copy first; the other one follows when a flush has covered that
 //! (R11 in `docs/design/one-format.md`), so that a cut leaves one of them.
@@ -42,8 +43,10 @@ const VERSION: u32 = 1;
 const FEATURE_ZONES: u64 = 1;
 /// Lanes have several dies, whose zones are chunks.
 const FEATURE_DIES: u64 = 2;
+/// Lanes are parts of the drive with room between them.
+const FEATURE_APART: u64 = 4;
 /// Features that this reader understands.
-const FEATURES_KNOWN: u64 = FEATURE_ZONES | FEATURE_DIES;
+const FEATURES_KNOWN: u64 = FEATURE_ZONES | FEATURE_DIES | FEATURE_APART;
 /// Most devices of a pool.
 pub const DEVICES_MAX: usize = 64;
 /// Where the first copy lies.
@@ -70,7 +73,7 @@ struct Stored {
     system_blocks: U64,
     devices: [StoredDevice; DEVICES_MAX],
     cut: StoredCut,
-    rest: [u8; Label::SIZE_BYTES - 152 - DEVICES_MAX * size_of::<StoredDevice>()],
+    rest: [u8; Label::SIZE_BYTES - 160 - DEVICES_MAX * size_of::<StoredDevice>()],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -91,6 +94,7 @@ struct StoredCut {
     dies_per_lane: U32,
     die_zones: U32,
     program_unit: U32,
+    lane_stride: U64,
 }
 
 const _: () = {
@@ -203,6 +207,26 @@ fn check_of(bytes: &[u8]) -> u32 {
     checksum_append(checksum(&bytes[..at]), &bytes[at + 4..])
 }
 
+/// How the drive is cut, if it makes sense.
+fn shape_of(stored: &Stored) -> DriveShape {
+    let has = |feature: u64| stored.features.get() & feature != 0;
+    DriveShape {
+        lanes: stored.lanes.get(),
+        block_size_bytes: stored.block_size.get(),
+        blocks_per_lane: stored.blocks_per_lane.get(),
+        zones: (has(FEATURE_ZONES)).then(|| ZoneCut {
+            zone_size_bytes: stored.cut.zone_size.get(),
+            first_zone: stored.cut.first_zone.get(),
+        }),
+        dies: (has(FEATURE_DIES)).then(|| DieCut {
+            dies_per_lane: u16::try_from(stored.cut.dies_per_lane.get()).unwrap_or(0),
+            die_zones: stored.cut.die_zones.get(),
+            program_unit_pages: stored.cut.program_unit.get(),
+        }),
+        lane_stride_bytes: (has(FEATURE_APART)).then(|| stored.cut.lane_stride.get()),
+    }
+}
+
 impl Label {
     /// Bytes of a copy.
     pub const SIZE_BYTES: usize = 4096;
@@ -242,6 +266,10 @@ impl Label {
             stored.cut.die_zones = cut.die_zones.into();
             stored.cut.program_unit = cut.program_unit_pages.into();
         }
+        if let Some(stride_bytes) = self.shape.lane_stride_bytes {
+            stored.features |= FEATURE_APART;
+            stored.cut.lane_stride = stride_bytes.into();
+        }
         stored.check = check_of(stored.as_bytes()).into();
         stored.as_bytes().to_vec()
     }
@@ -266,20 +294,7 @@ impl Label {
         if unknown != 0 {
             return Err(LabelError::Features(unknown));
         }
-        let shape = DriveShape {
-            lanes: stored.lanes.get(),
-            block_size_bytes: stored.block_size.get(),
-            blocks_per_lane: stored.blocks_per_lane.get(),
-            zones: (stored.features.get() & FEATURE_ZONES != 0).then(|| ZoneCut {
-                zone_size_bytes: stored.cut.zone_size.get(),
-                first_zone: stored.cut.first_zone.get(),
-            }),
-            dies: (stored.features.get() & FEATURE_DIES != 0).then(|| DieCut {
-                dies_per_lane: u16::try_from(stored.cut.dies_per_lane.get()).unwrap_or(0),
-                die_zones: stored.cut.die_zones.get(),
-                program_unit_pages: stored.cut.program_unit.get(),
-            }),
-        };
+        let shape = shape_of(stored);
         if !shape.is_sound() {
             return Err(LabelError::Senseless("no drive is cut like that"));
         }
@@ -371,6 +386,7 @@ mod test {
                 blocks_per_lane: 1023,
                 zones: None,
                 dies: None,
+                lane_stride_bytes: None,
             },
             system: (1021, 2),
             devices: vec![device(0xd1, Membership::There, 1), device(0xd2, Membership::Lost, 3)],
@@ -491,6 +507,22 @@ mod test {
             let shape = DriveShape { dies: Some(dies), ..shape };
             let label = Label { shape, ..chunked.clone() }.encode();
             assert!(matches!(Label::decode(&label), Err(LabelError::Senseless(_))), "{at}");
+        }
+    }
+
+    /// Goal: a label of lanes that are apart says so, and a program that does not know of it refuses it.
+    #[test]
+    fn a_label_of_lanes_that_are_apart() {
+        let stride_bytes = 1024 * (64 << 20);
+        let shape = DriveShape { lane_stride_bytes: Some(stride_bytes), ..label().shape };
+        let apart = Label { shape, ..label() };
+        let bytes = apart.encode();
+        assert_eq!((bytes[16], &bytes[2200..2208]), (4, &stride_bytes.to_le_bytes()[..]));
+        assert_eq!(Label::decode(&bytes), Ok(apart.clone()));
+        for senseless in [1023 * (64 << 20) - 4096, stride_bytes + 1, u64::MAX / 4096 * 4096] {
+            let shape = DriveShape { lane_stride_bytes: Some(senseless), ..shape };
+            let label = Label { shape, ..apart.clone() }.encode();
+            assert!(matches!(Label::decode(&label), Err(LabelError::Senseless(_))), "{senseless}");
         }
     }
 

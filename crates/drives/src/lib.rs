@@ -29,5 +29,5 @@ mod zoning;
 pub use label::{DEVICES_MAX, Label, LabelCopy, LabelDevice, LabelError, Membership};
 pub use medium::DriveMedium;
 pub use pool::{PoolError, PoolOpening, View, list_with, list_without, open_pool};
-pub use shape::{DieCut, DriveShape, ShapeError};
+pub use shape::{DieCut, DriveShape, ShapeError, WantedCut};
 pub use zoning::{LabelZones, PLACES_MIN, ZoneCut, Zoning};

@@ -221,6 +221,7 @@ mod test {
                 blocks_per_lane: 8,
                 zones: None,
                 dies: None,
+                lane_stride_bytes: None,
             },
             system: (0, 1),
             devices: devices

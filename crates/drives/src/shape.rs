@@ -20,7 +20,8 @@ pub(crate) const MARGIN_BYTES: u64 = 1 << 20;
 
 /// How a drive is cut: into lanes, which are channels of one die to the rooms above, and erase blocks.
 ///
-/// Erase blocks lie one behind the other, the ones of the first lane first, from 1 MiB on. The last whole MiB of the drive is free. On a drive that is
+/// Erase blocks lie one behind the other, the ones of the first lane first, from 1 MiB on. The last whole MiB of the drive is free, and where lanes are parts
+/// that were measured, that of each of them and its first. On a drive that is
 /// written in zones each one is a zone, up to its capacity. On one that shows its dies a lane is a channel of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveShape {
@@ -34,6 +35,20 @@ pub struct DriveShape {
     pub zones: Option<ZoneCut>,
     /// What lanes are made of, if the drive shows its dies.
     pub dies: Option<DieCut>,
+    /// Bytes from a lane to the next one, where lanes are parts of the drive that were measured not to disturb each other; otherwise they lie one behind the
+    /// other.
+    pub lane_stride_bytes: Option<u64>,
+}
+
+/// How a drive is to be cut; what suits it, where nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedCut {
+    /// Lanes.
+    pub lanes: Option<u16>,
+    /// Bytes of an erase block.
+    pub block_size_bytes: Option<u64>,
+    /// Lanes are equal parts of the drive, each within its borders: they were measured not to disturb each other.
+    pub apart: bool,
 }
 
 /// How the lanes of a drive that shows its dies (Open-Channel) are made of them. Its zones are chunks, of which each die has the same number.
@@ -135,6 +150,9 @@ pub enum ShapeError {
         /// Pages of a program unit.
         unit: u32,
     },
+    /// Lanes that are parts of it cannot be cut.
+    #[error("lanes that were measured are equal parts of a drive that is not written in zones, two or more")]
+    NotApart,
     /// Another value is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
@@ -152,6 +170,28 @@ impl DriveShape {
         block_size_bytes: Option<u64>,
     ) -> Result<DriveShape, ShapeError> {
         let of_lane = size_bytes.saturating_sub(2 * MARGIN_BYTES) / u64::from(lanes.max(1));
+        DriveShape::of_lanes(size_bytes, lanes, of_lane, block_size_bytes)
+    }
+
+    /// Cuts a drive into lanes that are equal parts of it, each with a margin at both ends. Erase blocks are as in [`DriveShape::plan`].
+    fn apart(size_bytes: u64, lanes: u16, block_size_bytes: Option<u64>) -> Result<DriveShape, ShapeError> {
+        if lanes < 2 {
+            return Err(ShapeError::NotApart);
+        }
+        let iu = IU_SIZE_BYTES as u64;
+        let stride_bytes = size_bytes / u64::from(lanes) / iu * iu;
+        let of_lane = stride_bytes.saturating_sub(2 * MARGIN_BYTES);
+        let shape = DriveShape::of_lanes(size_bytes, lanes, of_lane, block_size_bytes)?;
+        Ok(DriveShape { lane_stride_bytes: Some(stride_bytes), ..shape })
+    }
+
+    /// So many lanes with room for so many bytes each.
+    fn of_lanes(
+        size_bytes: u64,
+        lanes: u16,
+        of_lane: u64,
+        block_size_bytes: Option<u64>,
+    ) -> Result<DriveShape, ShapeError> {
         let block_size_bytes = block_size_bytes.unwrap_or_else(|| {
             let wanted = (of_lane / PLANNED_BLOCKS).max(1).next_power_of_two();
             wanted.clamp(PLANNED_SIZE_MIN_BYTES, *BLOCK_SIZES_BYTES.end())
@@ -165,7 +205,14 @@ impl DriveShape {
             return Err(ShapeError::TooSmall { size_bytes, lanes, block_size_bytes, needed_bytes });
         }
         let blocks_per_lane = u32::try_from(blocks).unwrap_or(u32::MAX).min(1 << 20);
-        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: None, dies: None };
+        let shape = DriveShape {
+            lanes,
+            block_size_bytes,
+            blocks_per_lane,
+            zones: None,
+            dies: None,
+            lane_stride_bytes: None,
+        };
         shape.geometry().validate()?;
         Ok(shape)
     }
@@ -188,11 +235,13 @@ impl DriveShape {
     pub fn wanted(
         size_bytes: u64,
         zoning: Option<&Zoning>,
-        lanes: Option<u16>,
-        block_size_bytes: Option<u64>,
+        wanted: WantedCut,
     ) -> Result<DriveShape, ShapeError> {
+        let WantedCut { lanes, block_size_bytes, apart } = wanted;
         let shape = match (zoning, lanes) {
+            (Some(_), _) if apart => return Err(ShapeError::NotApart),
             (Some(zoning), _) => zoning.shape(lanes)?,
+            (None, _) if apart => DriveShape::apart(size_bytes, lanes.unwrap_or(0), block_size_bytes)?,
             (None, Some(lanes)) => DriveShape::plan(size_bytes, lanes, block_size_bytes)?,
             (None, None) => DriveShape::suggest(size_bytes, block_size_bytes)?,
         };
@@ -254,7 +303,10 @@ impl DriveShape {
         match self.zones {
             Some(cut) if let Some(of) = self.dies => dies * u64::from(of.die_zones) * cut.zone_size_bytes,
             Some(cut) => (u64::from(cut.first_zone) + blocks) * cut.zone_size_bytes,
-            None => 2 * MARGIN_BYTES + blocks * self.block_size_bytes,
+            None => {
+                let last = u64::from(self.lanes.saturating_sub(1)) * self.lane_bytes();
+                2 * MARGIN_BYTES + last + u64::from(self.blocks_per_lane) * self.block_size_bytes
+            }
         }
     }
 
@@ -280,8 +332,16 @@ impl DriveShape {
                 && cut.program_unit_pages > 0
                 && pages.is_multiple_of(cut.program_unit_pages.into())
         });
+        let of_lane = u64::from(self.blocks_per_lane).checked_mul(self.block_size_bytes);
+        let are_apart = self.lane_stride_bytes.is_none_or(|stride| {
+            let whole = stride.is_multiple_of(IU_SIZE_BYTES as u64) && self.zones.is_none();
+            whole
+                && of_lane.is_some_and(|bytes| bytes <= stride)
+                && stride.checked_mul(u64::from(self.lanes) + 1).is_some()
+        });
         is_block
             && are_dies
+            && are_apart
             && u64::from(self.blocks_per_die()) >= BLOCKS_MIN
             && self.geometry().validate().is_ok()
     }
@@ -304,10 +364,14 @@ impl DriveShape {
         match self.zones {
             Some(cut) => self.zone(cut, lane, block) * cut.zone_size_bytes,
             None => {
-                let number = u64::from(lane) * u64::from(self.blocks_per_lane) + u64::from(block);
-                MARGIN_BYTES + number * self.block_size_bytes
+                MARGIN_BYTES + u64::from(lane) * self.lane_bytes() + u64::from(block) * self.block_size_bytes
             }
         }
+    }
+
+    /// Bytes from a lane to the next one.
+    fn lane_bytes(&self) -> u64 {
+        self.lane_stride_bytes.unwrap_or(u64::from(self.blocks_per_lane) * self.block_size_bytes)
     }
 
     /// Bytes from an erase block to the next one.
@@ -344,6 +408,27 @@ mod test {
         }
         assert_eq!(DriveShape::suggest(131 << 20, Some(1 << 20)).unwrap().lanes, 2);
         assert!(matches!(DriveShape::suggest(100 << 20, None), Err(ShapeError::TooSmall { .. })));
+    }
+
+    /// Goal: lanes that were measured lie within their parts of the drive, whatever its size.
+    #[test]
+    fn lanes_that_are_apart_stay_within_their_parts() {
+        for (size, lanes) in [(1u64 << 30, 3u16), ((300 << 30) + 12345 * 4096, 7), (4 << 40, 16)] {
+            let wanted = WantedCut { lanes: Some(lanes), apart: true, ..WantedCut::default() };
+            let shape = DriveShape::wanted(size, None, wanted).unwrap();
+            assert!(shape.is_sound() && shape.needed_bytes() <= size);
+            for lane in 0..lanes {
+                let (begin, end) = (shape.offset(lane, 0), shape.offset(lane, shape.blocks_per_lane - 1));
+                let part = size / u64::from(lanes);
+                let border = part * u64::from(lane);
+                assert!(begin >= border && end + shape.block_size_bytes + MARGIN_BYTES / 2 <= border + part);
+            }
+        }
+        let apart = |lanes, size| {
+            DriveShape::wanted(size, None, WantedCut { lanes, apart: true, ..WantedCut::default() })
+        };
+        assert_eq!(apart(Some(1), 1 << 30), Err(ShapeError::NotApart));
+        assert!(matches!(apart(Some(8), 1 << 30), Err(ShapeError::TooSmall { .. })));
     }
 
     #[test]

@@ -133,7 +133,14 @@ impl Zoning {
         let first_zone = self.conventional() + label_zones;
         let cut = ZoneCut { zone_size_bytes: self.zone_size_bytes, first_zone };
         let blocks_per_lane = of_lane.min(1 << 20) as u32;
-        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: Some(cut), dies: None };
+        let shape = DriveShape {
+            lanes,
+            block_size_bytes,
+            blocks_per_lane,
+            zones: Some(cut),
+            dies: None,
+            lane_stride_bytes: None,
+        };
         shape.geometry().validate()?;
         Ok(shape)
     }
@@ -169,6 +176,7 @@ impl Zoning {
             blocks_per_lane: blocks_per_die.min(1 << 20) * u32::from(dies_per_channel),
             zones: Some(ZoneCut { zone_size_bytes: self.zone_size_bytes, first_zone }),
             dies: Some(DieCut { dies_per_lane: dies_per_channel, die_zones, program_unit_pages }),
+            lane_stride_bytes: None,
         };
         shape.geometry().validate()?;
         Ok(shape)

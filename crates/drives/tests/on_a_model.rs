@@ -1,6 +1,6 @@
 //! A drive on the model of one: the suite of the flash contract, cuts, refusals, lies, and parts that change owners.
 
-use diecut_drives::{DriveMedium, DriveShape};
+use diecut_drives::{DriveMedium, DriveShape, WantedCut};
 use diecut_emulator::drive::{Drive, DriveProfile, Stretch};
 use diecut_media::*;
 use diecut_testing::driven::Driven;
@@ -357,6 +357,29 @@ fn a_part_of_a_drive_that_is_gone_is_gone() {
     medium.io.faults_mut().is_gone = true;
     assert!(program(&mut medium, &mut now, block(0, 0), 0).is_err());
     assert!(medium.medium.is_gone() && medium.medium.empty_part().is_gone());
+}
+
+/// Goal: what a lane that was measured holds lies within its part of the drive, and is found there again. Method: pages at both ends of each lane.
+#[test]
+fn lanes_that_are_apart_hold_what_they_are_given() {
+    let wanted = WantedCut { lanes: Some(2), block_size_bytes: Some(1 << 20), apart: true };
+    let shape = DriveShape::wanted(SIZE_BYTES, None, wanted).unwrap();
+    let opened = |drive| Driven::new(DriveMedium::new(shape, true, true), drive);
+    let (mut medium, mut now) = (opened(Drive::new(DriveProfile::nvme(SIZE_BYTES), 5)), Time::ZERO);
+    let ends = [0, 1].map(|lane| [block(lane, 0), block(lane, shape.blocks_per_lane - 1)]);
+    for address in ends.into_iter().flatten() {
+        erase(&mut medium, &mut now, address);
+        assert_eq!(program(&mut medium, &mut now, address, 0), Ok(()));
+    }
+    assert_eq!(flush(&mut medium, &mut now), Ok(()));
+    let part = SIZE_BYTES / 2;
+    for (lane, ends) in (0..).zip(ends) {
+        for address in ends {
+            let offset = shape.offset(lane, address.block.0);
+            assert!((part * u64::from(lane)..part * u64::from(lane + 1)).contains(&offset));
+            assert!(medium.io.durable(offset, IU_SIZE_BYTES).iter().any(|byte| *byte != 0), "{address}");
+        }
+    }
 }
 
 /// Goal: streams are kept apart as far as the handles of a drive go, and what belongs to none has the first one. Method: what the medium asks for.

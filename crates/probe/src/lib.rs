@@ -2,7 +2,7 @@
 //!
 //! Purpose: who puts diecut on a drive learns before what the drive can do, and whether a tenant that owns a region of it would be alone there.
 //!
-//! Place in the flow: outside of the server, beside `load`. Start with [`run`]; [`ProbeSpec`] is what is asked, [`Report`] what came of it.
+//! Place in the flow: outside of the server, beside `load`. Start with [`run`]; [`ProbeSpec`] is what is asked, [`Report`] what came of it, and [`Map`] what it says for who cuts the drive.
 //!
 //! Invariants
 //! - Nothing is written unless [`ProbeSpec::overwrites`], and then only if nothing was recognized on the drive, or with [`ProbeSpec::force`].
@@ -17,6 +17,7 @@ mod buffers;
 mod drive;
 mod error;
 mod independence;
+mod map;
 mod measure;
 mod report;
 mod ring;
@@ -26,6 +27,7 @@ pub use diecut_devices::local::DriveKind;
 pub use drive::DriveFacts;
 pub use error::ProbeError;
 pub use independence::Verdict;
+pub use map::Map;
 pub use measure::run;
 pub use report::{Curve, Disturbance, Point, Report};
 pub use spec::ProbeSpec;

@@ -355,6 +355,7 @@ mod test {
             blocks_per_lane: 64,
             zones: None,
             dies: None,
+            lane_stride_bytes: None,
         };
         let drive = |number: u8| {
             let medium = DriveMedium::new(shape, true, false);

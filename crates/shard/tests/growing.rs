@@ -56,6 +56,7 @@ impl Labels {
                 blocks_per_lane: 16,
                 zones: None,
                 dies: None,
+                lane_stride_bytes: None,
             },
             system: (0, 1),
             devices: self.0[&device].clone(),

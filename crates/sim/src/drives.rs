@@ -222,6 +222,7 @@ fn shape(plan: &DrivePlan) -> DriveShape {
             die_zones: plan.blocks_per_lane / u32::from(dies.per_lane) + 1,
             program_unit_pages: dies.unit_ius,
         }),
+        lane_stride_bytes: None,
     }
 }
 

@@ -31,6 +31,7 @@ fn seeds() -> Vec<Vec<u8>> {
                     blocks_per_lane: 100,
                     zones: [None, None, Some(ZONES), Some(CHUNKS)][usize::from(number)],
                     dies: (number == 3).then_some(DIES),
+                    lane_stride_bytes: (number == 1).then_some(7 << 30),
                 },
                 system: (3, 5),
                 devices: vec![device(2, Membership::There), device(5, Membership::Leaving)],

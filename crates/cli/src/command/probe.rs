@@ -1,6 +1,7 @@
 use crate::print;
 use clap::Args;
-use diecut_probe::{Curve, Disturbance, DriveFacts, DriveKind, ProbeSpec, Report, Verdict, run};
+use diecut_devices::local::{Access, LocalDevice};
+use diecut_probe::{Curve, Disturbance, DriveFacts, DriveKind, Map, ProbeSpec, Report, Verdict, run};
 use diecut_sim::repro::plot::{Content, Plot, svg};
 use diecut_spec::Size;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ pub struct Probe {
     /// Seed of offsets and directions.
     #[arg(long, default_value_t = 1)]
     randseed: u64,
+    /// File for a map of the parts that work by themselves, if some do, for `diecut device format --map`.
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
     /// File for a plot (SVG).
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -71,11 +75,12 @@ impl Probe {
             force: self.force,
         };
         // Minutes of work are not to be lost for a folder that is not there.
-        if let Some(plot) = &self.plot {
-            write(plot, "")?;
-        }
+        self.plot.iter().try_for_each(|plot| write(plot, ""))?;
         let report = run(&self.path, &spec, &mut |what| eprintln!("{}: {what}", self.path.display()));
         let report = report.map_err(|error| error.to_string())?;
+        if let Some(file) = &self.map {
+            write_map(file, &self.path, &report)?;
+        }
         if let Some(plot) = &self.plot {
             let command = format!("diecut probe {}", self.path.display());
             write(plot, &svg("What the drive does by itself", &command, &plots(&report))?)?;
@@ -86,6 +91,20 @@ impl Probe {
 
 fn write(path: &Path, content: &str) -> Result<(), String> {
     std::fs::write(path, content).map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}
+
+/// What the parts of the drive are, in a file; what is there stays where there is nothing to say.
+fn write_map(file: &Path, drive: &Path, report: &Report) -> Result<(), String> {
+    let device = LocalDevice::open(drive, Access::Look).map_err(|error| error.to_string())?;
+    let Some(map) = Map::of(report, device.properties().identity.serial.clone()) else {
+        eprintln!("{}: no part of it works by itself, so {} is not written", drive.display(), file.display());
+        return Ok(());
+    };
+    if let Err(why) = map.lanes() {
+        eprintln!("{}: no lanes can be made of its parts: {why}", drive.display());
+    }
+    let text = serde_json::to_string_pretty(&map).map_err(|error| error.to_string())?;
+    write(file, &(text + "\n"))
 }
 
 fn micros(us: f64) -> String {

@@ -15,7 +15,7 @@ use crate::remote_host::RemoteHost;
 use crate::shards::device_config;
 use diecut_api::object::{AddedDevice, NewDevice};
 use diecut_api::place::Place;
-use diecut_devices::{DEVICES_MAX, Device, Label, LabelDevice, Membership, list_with};
+use diecut_devices::{DEVICES_MAX, Device, Label, LabelDevice, Membership, WantedCut, list_with};
 use diecut_reactor::IoFile;
 use diecut_shard::control::{ControlErrorKind, DeviceTurn};
 use diecut_shard::drive::Newcomer;
@@ -134,16 +134,21 @@ impl Roster {
         }
         let options = FormatOptions {
             force: wanted.force,
-            lanes: wanted.lanes,
-            block_size_bytes: wanted.erase_block.map(|size| size.bytes()),
+            cut: WantedCut {
+                lanes: wanted.lanes,
+                block_size_bytes: wanted.erase_block.map(|size| size.bytes()),
+                apart: false,
+            },
             size_bytes: wanted.size.map(|size| size.bytes()),
         };
         let place = Place::Path(path.to_owned());
         let host = RemoteHost::new().map_err(invalid)?;
         let mut chosen = choose(&place, options, &host).map_err(invalid)?;
         let first = &found.members.first().expect("checked before").held.label;
-        if options.block_size_bytes.is_none() {
-            let alike = chosen.drive.shape(options.lanes, Some(first.shape.block_size_bytes));
+        if options.cut.block_size_bytes.is_none() {
+            let alike = chosen
+                .drive
+                .shape(WantedCut { block_size_bytes: Some(first.shape.block_size_bytes), ..options.cut });
             chosen.shape = checked(&place, alike).unwrap_or(chosen.shape);
         }
         if chosen.drive.has_volatile_cache() && !found.volatile_cache {

@@ -3,7 +3,7 @@ use super::error::LocalError;
 use super::placement::Placement;
 use super::properties::{DriveKind, Properties, punches};
 use super::users::Subject;
-use diecut_drives::{DriveShape, Zoning};
+use diecut_drives::{DriveShape, WantedCut, Zoning};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -127,13 +127,13 @@ impl LocalDevice {
         super::zones::zoning(&self.file, active_max, open_max).map(Some)
     }
 
-    /// How it is cut: into as many lanes and erase blocks of such a size as are asked for, or as suits it.
+    /// How it is cut, as is asked for, or as suits it.
     ///
     /// # Errors
     /// In words, if it cannot be cut like that.
-    pub fn shape(&self, lanes: Option<u16>, block_size_bytes: Option<u64>) -> Result<DriveShape, String> {
+    pub fn shape(&self, wanted: WantedCut) -> Result<DriveShape, String> {
         let zoning = self.zoning().map_err(|error| format!("its zones cannot be asked for: {error}"))?;
-        let shape = DriveShape::wanted(self.properties.size_bytes, zoning.as_ref(), lanes, block_size_bytes);
+        let shape = DriveShape::wanted(self.properties.size_bytes, zoning.as_ref(), wanted);
         shape.map_err(|error| error.to_string())
     }
 

@@ -7,10 +7,13 @@ use clap::Args;
 use diecut_api::object::AddedDevice;
 use diecut_api::place::Place;
 use diecut_daemon::format::{FormatOptions, Formatted, format};
-use diecut_devices::DriveShape;
+use diecut_devices::local::{Access, LocalDevice};
+use diecut_devices::{DriveShape, WantedCut};
+use diecut_probe::Map;
 use diecut_spec::Size;
 use serde::Serialize;
 use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -28,6 +31,9 @@ pub struct Format {
     size: Option<Size>,
     #[command(flatten)]
     cut: Cut,
+    /// Cut it into the parts that `diecut probe --map FILE` found to work by themselves: a lane of each.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lanes", "size"])]
+    map: Option<PathBuf>,
 }
 
 /// A device that was made.
@@ -56,7 +62,8 @@ impl From<AddedDevice> for Made {
     fn from(added: AddedDevice) -> Made {
         let AddedDevice { path, device, pool, lanes, blocks_per_lane, erase_block, .. } = added;
         let block_size_bytes = erase_block.bytes();
-        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones: None, dies: None };
+        let (zones, dies, lane_stride_bytes) = (None, None, None);
+        let shape = DriveShape { lanes, block_size_bytes, blocks_per_lane, zones, dies, lane_stride_bytes };
         let place = Place::Path(path.into());
         Made { place, device: device.to_string(), pool: pool.to_string(), shape: shape.into() }
     }
@@ -71,12 +78,32 @@ impl Made {
 
 /// How drives are formatted.
 pub fn options(force: bool, cut: &Cut, size: Option<Size>) -> FormatOptions {
-    FormatOptions {
-        force,
-        lanes: cut.lanes,
-        block_size_bytes: cut.erase_block.map(|size| size.bytes()),
-        size_bytes: size.map(|size| size.bytes()),
+    FormatOptions { force, cut: cut.wanted(), size_bytes: size.map(|size| size.bytes()) }
+}
+
+/// How a drive is cut by a map.
+fn by_map(file: &Path, drives: &[Place], cut: &Cut) -> Result<WantedCut, String> {
+    let name = file.display();
+    let [Place::Path(path)] = drives else {
+        return Err(format!("{name} is the map of one drive of this machine: name that drive, and no other"));
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))?;
+    let map: Map = serde_json::from_str(&text)
+        .map_err(|error| format!("{name} is no map of `diecut probe --map`: {error}"))?;
+    let device = LocalDevice::open(path, Access::Look).map_err(|error| error.to_string())?;
+    let properties = device.properties();
+    let is_another = |serial: &String| map.serial.as_ref().is_some_and(|of| of != serial);
+    if map.size_bytes != properties.size_bytes || properties.identity.serial.iter().any(is_another) {
+        let serial = map.serial.map(|serial| format!(" and the serial number {serial}")).unwrap_or_default();
+        return Err(format!(
+            "{name} is the map of a drive with {} bytes{serial}; {} is another one: measure it (`diecut probe {} --map FILE`)",
+            map.size_bytes,
+            path.display(),
+            path.display()
+        ));
     }
+    let lanes = map.lanes().map_err(|why| format!("{name}: {why}"))?;
+    Ok(WantedCut { lanes: Some(lanes), apart: true, ..cut.wanted() })
 }
 
 /// Their tables in a set-up.
@@ -111,10 +138,17 @@ pub fn check_size(size: Option<Size>, drives: &[Place]) -> Result<(), String> {
 impl Format {
     /// Carries it out, and prints what came of it.
     pub fn run(self, json: bool) -> ExitCode {
-        let Format { drives, remote, force, size, cut } = self;
-        let drives = remote.drives(&drives).and_then(|drives| check_size(size, &drives).map(|()| drives));
-        let formatted = match drives {
-            Ok(drives) => format(&drives, options(force, &cut, size)),
+        let Format { drives, remote, force, size, cut, map } = self;
+        let asked = remote.drives(&drives).and_then(|drives| {
+            check_size(size, &drives)?;
+            let mut options = options(force, &cut, size);
+            if let Some(map) = &map {
+                options.cut = by_map(map, &drives, &cut)?;
+            }
+            Ok((drives, options))
+        });
+        let formatted = match asked {
+            Ok((drives, options)) => format(&drives, options),
             Err(message) => return complain(&message, json),
         };
         let made: Vec<Made> = match formatted {

@@ -11,6 +11,10 @@ use serde::Serialize;
 const ISOLATION: &str = "none of its own: whoever shares it shares its bandwidth by weights and rates, and feels the writes of others and what the drive does \
                          inside; `diecut probe` measures which regions disturb each other";
 
+/// What one leaves that was cut by its map.
+const ISOLATION_OF_PARTS: &str = "lanes, which were measured not to disturb each other: a vSSD with isolation = \"channel\" has some for itself; what lanes have in \
+                                  common (the bus, flushes) it feels";
+
 /// What one leaves that shows them.
 const ISOLATION_OF_DIES: &str = "channels and dies, as on flash: vSSDs get them for themselves (isolation = \"channel\" or \"die\"), and feel of each other what \
                                  the target and the way there have in common";
@@ -62,6 +66,7 @@ impl<F> Identified<F> {
             refusals.push(error.clone());
         }
         let shows_dies = shape.as_ref().is_ok_and(|shape| shape.dies.is_some());
+        let has_parts = label.as_ref().is_ok_and(|found| found.label.shape.lane_stride_bytes.is_some());
         Identified {
             path,
             facts,
@@ -71,7 +76,11 @@ impl<F> Identified<F> {
             contents,
             users,
             label: label.ok().map(|found| labelled(&found)),
-            isolation: if shows_dies { ISOLATION_OF_DIES } else { ISOLATION },
+            isolation: match () {
+                () if shows_dies => ISOLATION_OF_DIES,
+                () if has_parts => ISOLATION_OF_PARTS,
+                () => ISOLATION,
+            },
         }
     }
 
@@ -94,6 +103,8 @@ pub struct Shape {
     block_size_bytes: u64,
     blocks_per_lane: u32,
     usable_bytes: u64,
+    /// Lanes are parts of the drive that were measured not to disturb each other.
+    lanes_apart: bool,
 }
 
 impl From<DriveShape> for Shape {
@@ -103,6 +114,7 @@ impl From<DriveShape> for Shape {
             block_size_bytes: shape.block_size_bytes,
             blocks_per_lane: shape.blocks_per_lane,
             usable_bytes: shape.geometry().raw_capacity_bytes(),
+            lanes_apart: shape.lane_stride_bytes.is_some(),
         }
     }
 }
@@ -112,10 +124,15 @@ impl Shape {
     pub fn words(&self) -> String {
         let (lanes, blocks) = (self.lanes, self.blocks_per_lane);
         format!(
-            "{lanes} lane{} of {blocks} erase blocks of {}: {}",
+            "{lanes} lane{} of {blocks} erase blocks of {}: {}{}",
             if lanes == 1 { "" } else { "s" },
             Size(self.block_size_bytes),
-            Size(self.usable_bytes)
+            Size(self.usable_bytes),
+            if self.lanes_apart {
+                ", each a part of the drive that was measured to work by itself"
+            } else {
+                ""
+            }
         )
     }
 }
@@ -127,6 +144,8 @@ struct Labelled {
     number: u64,
     epoch: u64,
     lanes: u16,
+    /// They are parts of the drive that were measured not to disturb each other.
+    lanes_apart: bool,
     devices_of_pool: usize,
     /// What is wrong with its other copy.
     other_copy: Option<String>,
@@ -137,7 +156,8 @@ impl Labelled {
         let other =
             self.other_copy.as_ref().map(|other| format!("; its other copy: {other}")).unwrap_or_default();
         let (number, epoch, lanes, devices) = (self.number, self.epoch, self.lanes, self.devices_of_pool);
-        format!("number {number}, epoch {epoch}, {lanes} lanes, a pool of {devices}{other}")
+        let apart = if self.lanes_apart { " that were measured to work by themselves" } else { "" };
+        format!("number {number}, epoch {epoch}, {lanes} lanes{apart}, a pool of {devices}{other}")
     }
 }
 
@@ -149,6 +169,7 @@ fn labelled(found: &FoundLabel) -> Labelled {
         number: label.number,
         epoch: label.epoch,
         lanes: label.shape.lanes,
+        lanes_apart: label.shape.lane_stride_bytes.is_some(),
         devices_of_pool: label.devices.len(),
         other_copy: match &found.other {
             OtherCopy::Same => None,

@@ -17,6 +17,7 @@ use crate::client::{Client, ClientError};
 use crate::print;
 use clap::{Args, Subcommand};
 use diecut_api::place::Place;
+use diecut_devices::WantedCut;
 use diecut_devices::local::{Access, LocalDevice};
 use diecut_spec::Size;
 use identified::{Identified, Looked};
@@ -59,6 +60,16 @@ struct Cut {
     /// Size of an erase block: a power of two from 1 MiB to 256 MiB. 16 MiB or more by the size of the drive, if nothing is said.
     #[arg(long, value_name = "SIZE")]
     erase_block: Option<Size>,
+}
+
+impl Cut {
+    fn wanted(&self) -> WantedCut {
+        WantedCut {
+            lanes: self.lanes,
+            block_size_bytes: self.erase_block.map(|size| size.bytes()),
+            apart: false,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -217,7 +228,7 @@ impl Identify {
             against: local.properties.against(),
             label: device.label().map_err(|error| error.to_string()),
         };
-        let shape = device.shape(self.cut.lanes, self.cut.erase_block.map(|size| size.bytes()));
+        let shape = device.shape(self.cut.wanted());
         Ok(Identified::new(path.display().to_string(), Facts::Local(Box::new(local)), looked, shape))
     }
 }

@@ -268,6 +268,6 @@ pub fn identify(wanted: &RemoteDevice, cut: &Cut) -> Result<Identified<super::Fa
         against: remote.refusals(),
         label: remote.label().map_err(|error| error.to_string()),
     };
-    let shape = remote.cut(cut.lanes, cut.erase_block.map(|size| size.bytes()));
+    let shape = remote.cut(cut.wanted());
     Ok(Identified::new(wanted.place(), super::Facts::Remote(Box::new(facts)), looked, shape))
 }
