@@ -1,6 +1,7 @@
 //! Which devices make a pool, from their labels alone.
 
 use crate::label::{Label, LabelDevice, Membership};
+use diecut_units::mutant;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A view of a pool: its epoch, and the random bytes that tell two views of one epoch apart.
@@ -87,7 +88,8 @@ impl Label {
 
     /// The view that it is of.
     pub fn view(&self) -> View {
-        View { epoch: self.epoch, bytes: self.view }
+        let is_one = mutant!("drives: views of one epoch are one");
+        View { epoch: self.epoch, bytes: if is_one { [0; 8] } else { self.view } }
     }
 }
 
@@ -260,6 +262,28 @@ mod test {
         assert_eq!((opening.view.epoch, opening.current, opening.stale), (2, vec![1, 2], vec![0]));
         // The two others are not here: what they did without it nobody knows.
         assert!(matches!(open_pool(&labels[..1], false), Err(PoolError::NoMajority { .. })));
+    }
+
+    fn of_two_views_of_one_epoch() {
+        let without_1 = [(1, Membership::Lost), (2, Membership::There), (3, Membership::There)];
+        // Whichever of them has the greater bytes.
+        for (one, other) in [(2, 3), (3, 2)] {
+            let labels = [label(1, 2, one, &WITHOUT_3), label(2, 2, other, &without_1)];
+            let error = open_pool(&labels, false).unwrap_err();
+            assert!(matches!(error, PoolError::NoMajority { present: 1, needed_of: 2, .. }), "{error}");
+            let [first, second] = labels;
+            let labels = [first, second, label(3, 2, other, &without_1)];
+            let opening = open_pool(&labels, false).unwrap();
+            assert_eq!(opening.view, View { epoch: 2, bytes: [other; 8] });
+            assert_eq!((opening.current, opening.stale), (vec![1, 2], vec![0]));
+        }
+    }
+
+    /// Goal: labels of two views of one epoch do not vote together: the one counts that has its majority, and none if neither has.
+    #[test]
+    fn a_view_is_more_than_its_epoch() {
+        of_two_views_of_one_epoch();
+        diecut_testing::planted::is_noticed("drives: views of one epoch are one", of_two_views_of_one_epoch);
     }
 
     #[test]

@@ -570,6 +570,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("devices: both copies of a label are written before a flush", "crates/devices/tests/labels.rs", "nothing labels a drive in a seed"),
     ("devices: the newer copy of a label is overwritten first", "crates/devices/tests/labels.rs", "as the one before"),
     ("drives: a flush counts beside one that failed", "crates/drives/tests/on_a_model.rs", "needs two shards that flush one drive at once, and a flush that fails"),
+    ("drives: views of one epoch are one", "crates/drives/src/pool.rs", "needs an opening with a part of the devices, a cut amid its labels, and one with another part: drives of seeds are all there"),
     ("drives: a flush that failed is asked again", "crates/drives/tests/on_a_model.rs", "few seeds have a flush that fails"),
     ("shard: what a vSSD shares is looked for on one device only", "crates/shard/src/ledger.rs", "few seeds have tenants of one shard that share a lane of a second drive"),
     ("shard: what hosts write while a vSSD moves is not copied again", "crates/shard/tests/evacuating.rs", "no vSSD moves to other devices in a seed"),
