@@ -65,7 +65,7 @@ static STAGES: [(&str, Work); 19] = [
         "no protected memory",
         Work::Seeds("--system stack --no-protected-memory --seeds 0..330 --floor 20", 0.5),
     ),
-    ("drives", Work::Seeds("--system stack --drive --seeds 100..500 --floor 20", 1.0)),
+    ("drives", Work::Seeds("--system stack --drive --seeds 300..700 --floor 20", 1.0)),
     ("zones", Work::Seeds("--system zones --seeds 0..400 --floor 20", 0.5)),
     ("open-channel", Work::Seeds("--system open-channel --seeds 0..1000 --floor 50", 0.5)),
     ("exchanges for even wear", Work::Seeds("--system stack --exchanges --seeds 0..400 --floor 20", 0.5)),

@@ -61,6 +61,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "who waits for a change goes on when the write before it is durable",
     },
     Mutant {
+        name: "shard: what is uncorrectable keeps a vSSD where it is",
+        system: "drive",
+        story: "a vSSD of which a host made blocks uncorrectable cannot be evacuated",
+    },
+    Mutant {
         name: "vssd: a channel that leaves brings no allocation sequence",
         system: "drive",
         story: "a pool that takes a channel gives blocks there sequences that others of them have",
@@ -852,6 +857,7 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("vssd: changes of other pools are in the table only", 12),
     ("vssd: changes made while the log is written count as durable", 203),
     ("vssd: a channel that leaves brings no allocation sequence", 201),
+    ("shard: what is uncorrectable keeps a vSSD where it is", 343),
     ("log: a segment goes before an anchor has its notes", 200),
     ("volume: what no flush covered is not looked at", 3),
     ("log: a leaf does not wait for what it names", 2),

@@ -55,6 +55,23 @@ fn what_hosts_were_promised_is_kept_by_shards_that_divide_drives() {
     );
 }
 
+/// Goal: the same while drives are added to the pool, emptied and taken out of it, with cuts between any two labels.
+#[test]
+fn what_hosts_were_promised_is_kept_while_drives_come_and_leave() {
+    let comes = |seed: &u64| !plan(*seed, 0).turns().is_empty();
+    let (mut commands, mut cuts, mut turns) = (0, 0, 0);
+    for seed in (300..).filter(comes).take(depth(6, 500) as usize) {
+        let outcome = run(seed);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        commands += outcome.commands;
+        cuts += outcome.power_cuts;
+        let ended = ["roster: a drive came", "roster: a drive left", "roster: a drive was emptied"];
+        turns += ended.iter().filter_map(|mark| outcome.marks.get(mark)).sum::<u64>();
+    }
+    assert!(commands > 20_000 && cuts > 10, "{commands} commands, {cuts} cuts");
+    assert!(turns > 6 || cfg!(not(feature = "marks")), "{turns} turns of drives came to their end");
+}
+
 #[test]
 fn a_run_on_a_drive_is_the_same_twice() {
     for seed in 3..depth(5, 20) {

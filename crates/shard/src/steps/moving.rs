@@ -272,7 +272,11 @@ fn begin_pieces<M: Divide>(
         let iu_count = (piece.ius.end - piece.ius.start) as u32;
         copying.pay(u64::from(iu_count) * IU_SIZE_BYTES as u64, rate, now);
         let Piece { volume, ius, was_copied } = piece;
-        for (run, is_readable) in stretches(uncorrectable(here, from, volume, ius.clone()), ius) {
+        let lost = match mutant!("shard: what is uncorrectable keeps a vSSD where it is") {
+            true => Vec::new(),
+            false => uncorrectable(here, from, volume, ius.clone()),
+        };
+        for (run, is_readable) in stretches(lost, ius) {
             let token = here.answers.token().0;
             let iu_count = run.end - run.start;
             if !is_readable {
