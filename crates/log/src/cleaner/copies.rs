@@ -62,9 +62,9 @@ impl CopyRead {
     }
 }
 
-/// Pages without anything that is wanted between two of one read, on media whose pages are small and have no OOB areas: 28 KiB take a drive about as long
-/// as one more command, and the processor less.
-const PLAIN_GAP_PAGES: u32 = 7;
+/// Pages without anything that is wanted between two of one read, on media whose pages are small and have no OOB areas: 12 KiB take a drive no longer than one
+/// more command, and the processor less. More cost bandwidth (docs/performance.md).
+const PLAIN_GAP_PAGES: u32 = 3;
 
 /// Collects entries of one chunk to reads.
 pub(super) struct Collector {
