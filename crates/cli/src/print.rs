@@ -7,6 +7,8 @@ use std::io::IsTerminal;
 
 /// Columns of a table that goes to no terminal, whose width would be known.
 const WIDTH: u16 = 120;
+/// Least columns: a narrower table has a letter or two in a line.
+const WIDTH_MIN: u16 = 40;
 
 /// Prints a line, or several. If that cannot be, the program ends ([`diecut_sim::output`]).
 pub fn line(text: &str) {
@@ -38,13 +40,13 @@ pub fn again(text: &str) {
     }
 }
 
-/// Rows under a header, as text. It is as wide as the terminal at most; cells are broken into lines where they must.
+/// Rows under a header, as text. It is as wide as the terminal at most, where that has 40 columns; cells are broken into lines where they must.
 pub fn table_text(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    if !table.is_tty() {
-        table.set_width(WIDTH);
-    }
+    // A serial console says that it has no columns.
+    let width = table.width().filter(|width| *width > 0).unwrap_or(WIDTH);
+    table.set_width(width.max(WIDTH_MIN));
     table.set_header(header);
     for row in rows {
         table.add_row(row);

@@ -11,7 +11,7 @@ const FROM: u64 = 300;
 
 /// Half of the plans in which nothing goes wrong with single drives, and none shows its dies, have some.
 pub(super) fn add(plan: &mut Plan) {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x636f_6d65_73);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0063_6f6d_6573);
     let is_harmed = |fault: &PlannedFault| matches!(fault.what, FaultKind::Drive(harm) if !matches!(harm.fault, DriveFault::Goes { .. } | DriveFault::Away { .. }));
     let shows_dies = plan.system.drives.iter().any(|drive| drive.dies.is_some());
     let places = plan.tenants.iter().any(|tenant| tenant.placement.is_some());

@@ -113,7 +113,7 @@ impl Store {
         for (number, volume) in volumes.filter(|(number, volume)| volume.exists && is_asked(*number)) {
             let number = VolumeIndex(number as u16);
             let parts = match &of {
-                Some((_, ius)) => vec![ius.start as usize..ius.end as usize],
+                Some((_, ius)) => std::iter::once(ius.start as usize..ius.end as usize).collect(),
                 None => volume.written_parts(),
             };
             let lost = parts.into_iter().flatten();
