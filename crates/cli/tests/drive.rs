@@ -42,6 +42,18 @@ fn tenants(folder: &Path) -> BTreeSet<String> {
     tenants.map(|tenant| tenant["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Goal: what cannot hold a pool is refused before anything is written, also by force: what lay there is there still.
+#[test]
+fn a_format_that_cannot_be_leaves_a_drive_as_it_is() {
+    let folder = folder();
+    let folder = folder.path();
+    File::create(folder.join("drive")).unwrap().set_len(1 << 40).unwrap();
+    done(folder, &["device", "format", "drive"]);
+    let many = ["device", "format", "drive", "--lanes", "1024", "--erase-block", "1M", "--force"];
+    assert_says(&refused(folder, &many), &["no pool fits", "--erase-block", "Nothing was written"]);
+    assert_says(&done(folder, &["device", "identify", "drive"]), &["a label of diecut"]);
+}
+
 /// Goal: a drive is cut by a map of its parts, and says so; a map of another drive, or of parts that are no lanes, is refused by name. Method: maps as `diecut probe
 /// --map` writes them.
 #[test]

@@ -7,8 +7,9 @@ use crate::folder::Unfinished;
 use crate::random::{random_bytes, random_uuid};
 use crate::remote_host::RemoteHost;
 use diecut_api::place::Place;
-use diecut_devices::{DEVICES_MAX, DriveShape, Label, LabelDevice, Membership, WantedCut};
-use diecut_shard::{DeviceConfig, Nonces, PoolConfig, ShardConfig};
+use diecut_devices::{DEVICES_MAX, Device, DriveShape, Label, LabelDevice, Membership, WantedCut};
+use diecut_shard::{DeviceConfig, Nonces, PoolConfig, Seat, Shard, ShardConfig};
+use diecut_units::Time;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use uuid::Uuid;
@@ -98,6 +99,7 @@ pub fn format(places: &[Place], options: FormatOptions) -> Result<Vec<Formatted>
     let labels: Vec<Label> = labels.collect();
     for (one, label) in chosen.iter().zip(&labels) {
         one.drive.check_format(label, options.force).map_err(|error| named(one.drive.place(), &error))?;
+        check_pool(one, label).map_err(|error| named(one.drive.place(), &error))?;
     }
     for (one, label) in chosen.iter().zip(&labels) {
         one.drive.clear().map_err(|error| named(one.drive.place(), &error))?;
@@ -145,6 +147,19 @@ pub(crate) fn checked(place: &Place, shape: Result<DriveShape, String>) -> Resul
         return Err(named(place, &error));
     }
     Ok(shape)
+}
+
+/// Whether a pool can be made of what is cut like that. Nothing is written: what its medium asks for is not carried out.
+fn check_pool(chosen: &Chosen, label: &Label) -> Result<(), String> {
+    let medium = chosen.drive.medium(chosen.shape, Usage::BRIEF).map_err(|error| error.to_string())?;
+    let device = (Device::Drive(medium), new_pool(chosen.shape, label));
+    let config = ShardConfig { new_pool_uuid: label.server, ..ShardConfig::default() };
+    let shard = Shard::over(vec![device], config, Seat::ONLY, Time::ZERO);
+    shard.failure().map_or(Ok(()), |failure| {
+        Err(format!(
+            "no pool fits on it cut like that: {failure}. Larger erase blocks (--erase-block) or fewer lanes (--lanes) help. Nothing was written"
+        ))
+    })
 }
 
 /// Puts there what a label promises: an empty pool.

@@ -127,6 +127,26 @@ fn vssds_move_to_other_devices_while_their_hosts_work() {
     all_lives();
 }
 
+/// Goal: a vSSD on which nothing lies moves, too, though nothing is copied that would wake anybody.
+#[test]
+fn a_vssd_without_volumes_moves() {
+    let made = (1..=2).map(|device| Labelled::new(device, SIZE_BYTES + (2 << 24), u64::from(device)));
+    let mut world = World::new(made.collect(), 0, true);
+    assert!(world.open(&mut forever()));
+    let mut world = World::new(world.end(true), 0, false);
+    assert!(world.open(&mut forever()));
+    let [tenant, vssd, ..] = requests("bare", vec!["drive-2".to_owned()]);
+    for request in [tenant, vssd] {
+        done(world.ask(request, &mut forever()));
+    }
+    let drains = ControlRequest::Device { device: uuid(2), turn: DeviceTurn::Drains };
+    done(world.ask(drains, &mut forever()));
+    for vssd in lying(&world, 2) {
+        done(world.ask(ControlRequest::MoveVssd(vssd), &mut forever()));
+    }
+    assert_eq!(lying(&world, 2), Vec::<String>::new());
+}
+
 /// Goal: where there is no room for all that lies on a device, it is said at once, and all stays as it is.
 #[test]
 fn a_device_is_not_evacuated_where_the_others_lack_room() {

@@ -849,7 +849,7 @@ fn on_a_drive_that_rots(seed: u64) -> Outcome {
 }
 
 fn outcomes(run: fn(u64) -> Outcome) -> [usize; 3] {
-    let found: Vec<Outcome> = (0..60).map(run).collect();
+    let found: Vec<Outcome> = (0..300).map(run).collect();
     [Outcome::Whole, Outcome::Told, Outcome::Silent].map(|one| found.iter().filter(|f| **f == one).count())
 }
 
@@ -859,14 +859,15 @@ fn outcomes(run: fn(u64) -> Outcome) -> [usize; 3] {
 fn a_drive_that_does_not_keep_its_word_is_found_out() {
     let (lies, rots) = (outcomes(on_a_drive_that_lies), outcomes(on_a_drive_that_rots));
     println!("whole, told, silent: {lies:?} and {rots:?}");
-    // A segment whose first header is gone looks as if it had been given back.
-    assert!(lies[1] > 50 && lies[2] < 3, "{lies:?}");
-    assert!(rots[2] < 2, "{rots:?}");
+    // A segment whose first header is gone looks as if it had been given back: in 22 and 3 of 600.
+    assert!(lies[1] > 270 && lies[2] < 20, "{lies:?}");
+    assert!(rots[2] < 6, "{rots:?}");
+    // The canary: what is told of otherwise is not.
+    let told: Vec<u64> = (0..60).filter(|seed| on_a_drive_that_lies(*seed) == Outcome::Told).collect();
     assert!(diecut_units::marks::plant_mutant(Some("volume: a hole before the durable units is an end")));
-    let careless = outcomes(on_a_drive_that_lies);
+    let silent = told.iter().filter(|seed| on_a_drive_that_lies(**seed) == Outcome::Silent).count();
     diecut_units::marks::plant_mutant(None);
-    println!("whole, told, silent: {careless:?}");
-    assert!(careless[2] > lies[2], "{careless:?}");
+    assert!(silent > 0, "of {} seeds", told.len());
 }
 
 /// Small writes one after the other to erase blocks that hold many of them.

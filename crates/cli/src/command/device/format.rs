@@ -12,6 +12,7 @@ use diecut_devices::{DriveShape, WantedCut};
 use diecut_probe::Map;
 use diecut_spec::Size;
 use serde::Serialize;
+use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,19 +82,24 @@ pub fn options(force: bool, cut: &Cut, size: Option<Size>) -> FormatOptions {
     FormatOptions { force, cut: cut.wanted(), size_bytes: size.map(|size| size.bytes()) }
 }
 
+/// A map has no more.
+const MAP_BYTES_MAX: u64 = 1 << 20;
+
 /// How a drive is cut by a map.
 fn by_map(file: &Path, drives: &[Place], cut: &Cut) -> Result<WantedCut, String> {
     let name = file.display();
     let [Place::Path(path)] = drives else {
         return Err(format!("{name} is the map of one drive of this machine: name that drive, and no other"));
     };
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))?;
+    let failed = |error| format!("{name} cannot be read: {error}");
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(failed)?;
+    opened.take(MAP_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
     let map: Map = serde_json::from_str(&text)
         .map_err(|error| format!("{name} is no map of `diecut probe --map`: {error}"))?;
     let device = LocalDevice::open(path, Access::Look).map_err(|error| error.to_string())?;
     let properties = device.properties();
-    let is_another = |serial: &String| map.serial.as_ref().is_some_and(|of| of != serial);
-    if map.size_bytes != properties.size_bytes || properties.identity.serial.iter().any(is_another) {
+    if map.size_bytes != properties.size_bytes || map.serial != properties.identity.serial {
         let serial = map.serial.map(|serial| format!(" and the serial number {serial}")).unwrap_or_default();
         return Err(format!(
             "{name} is the map of a drive with {} bytes{serial}; {} is another one: measure it (`diecut probe {} --map FILE`)",
