@@ -115,17 +115,17 @@ impl Roster {
             self.begin(plan, shards, now, &mut told);
             return told;
         };
-        let answer = self.answer.take();
-        let goes_on = match &doing.stage {
-            Stage::Writes(..) => self.write(&mut doing, shards, now, &mut told),
-            _ => doing.answered(answer.expect("it waits for an answer"), shards, &mut told),
+        let goes_on = match self.answer.take() {
+            Some(answer) => doing.answered(answer, shards, &mut told),
+            None => {
+                doing.write(shards, &mut told);
+                true
+            }
         };
         match goes_on {
-            true => self.doing = Some(doing),
+            // A label is written then, if any is.
+            true => (self.doing, self.resume_at) = (Some(doing), now + LABEL_TIME),
             false => self.rest(now),
-        }
-        if let Some(Doing { stage: Stage::Writes(..), .. }) = self.doing {
-            self.resume_at = now + LABEL_TIME;
         }
         told
     }
@@ -153,26 +153,6 @@ impl Roster {
         told.push(doing.request(asks));
         self.doing = Some(doing);
     }
-
-    /// Writes the next label. Whether there is more to do.
-    fn write(
-        &mut self,
-        doing: &mut Doing,
-        shards: &mut Shards,
-        now: Time,
-        told: &mut Vec<(u16, Event)>,
-    ) -> bool {
-        let Stage::Writes(labels, then) = &mut doing.stage else { unreachable!("looked at") };
-        let (number, list) = labels.pop_front().expect("it goes on until there is none");
-        shards.drives_mut().expect("seen").write_label(number, list);
-        self.resume_at = now + LABEL_TIME;
-        if labels.is_empty() {
-            let then = *then;
-            doing.stage = if then == DeviceTurn::Went { Stage::Went } else { Stage::Ends };
-            told.push(doing.request(then));
-        }
-        true
-    }
 }
 
 /// Drives that may be of the pool: those, and the ones that were spare at first.
@@ -197,6 +177,20 @@ fn bring(number: u16, plan: &Plan, shards: &mut Shards, told: &mut Vec<(u16, Eve
 impl Doing {
     fn request(&self, turn: DeviceTurn) -> (u16, Event) {
         ask(ControlRequest::Device { device: self.device, turn })
+    }
+
+    /// Writes the next label; behind the last one something is asked for.
+    fn write(&mut self, shards: &mut Shards, told: &mut Vec<(u16, Event)>) {
+        let Stage::Writes(labels, then) = &mut self.stage else {
+            panic!("nothing else goes on without an answer")
+        };
+        let (number, list) = labels.pop_front().expect("it goes on until there is none");
+        shards.drives_mut().expect("seen").write_label(number, list);
+        if labels.is_empty() {
+            let then = *then;
+            self.stage = if then == DeviceTurn::Went { Stage::Went } else { Stage::Ends };
+            told.push(self.request(then));
+        }
     }
 
     /// What was asked for is answered. Whether there is more to do.
