@@ -53,6 +53,12 @@ impl LogAddress {
         self.0 & PLACE_MASK
     }
 
+    /// Bits in which two of them differ; what is no place differs above the number from what is one.
+    #[inline]
+    pub(crate) fn bits_differing(self, other: LogAddress) -> u64 {
+        self.0 ^ other.0
+    }
+
     /// The place that lies so many IUs behind it.
     #[inline]
     #[must_use]
@@ -123,14 +129,18 @@ impl MapEntry {
         MapEntry(place.0 | u64::from(check.bits()) << CHECK_SHIFT | is_checked)
     }
 
-    /// What a map has where a leaf has this word, and whether it has: it says that nothing was written, or names data without flags whose check
-    /// counts, at a place that lies before `end`. Most words do. Without a branch, so that words of a leaf are looked at several at a time.
+    /// What a map has where a leaf has this word, and zero if it has: the word says that nothing was written, or names data without flags
+    /// whose check counts, at a place that lies before `end`. Most words do. There is no branch and no comparison, so words of a leaf are
+    /// looked at several at a time, also on processors that cannot compare words of 64 bits so.
     #[inline]
-    pub fn of_plain_word(word: u64, end: LogAddress) -> (MapEntry, bool) {
-        const ABOVE_PLACE: u64 = 0xff << PLACE_BITS;
-        let is_data = (word & ABOVE_PLACE == DATA) & (word & PLACE_MASK < end.number());
+    pub fn of_plain_word(word: u64, end: LogAddress) -> (MapEntry, u64) {
+        const ABOVE_DATA: u64 = 0xfe << PLACE_BITS;
+        let is_data = word >> PLACE_BITS & 1;
+        let other_state_or_flag = word & ABOVE_DATA;
+        let nothing_with_something = word & is_data.wrapping_sub(1);
+        let beyond_the_end = end.number().wrapping_sub(1).wrapping_sub(word & PLACE_MASK) >> 63;
         let is_checked = (word & DATA) << (IS_CHECKED.trailing_zeros() - DATA.trailing_zeros());
-        (MapEntry(word | is_checked), (word == 0) | is_data)
+        (MapEntry(word | is_checked), other_state_or_flag | nothing_with_something | beyond_the_end)
     }
 
     /// The place.
@@ -194,14 +204,16 @@ mod test {
         let plain = |place: u64| DATA | place | 0xbeef << CHECK_SHIFT;
         for place in [0, 1, 99] {
             let data = MapEntry::data(LogAddress::at(place), Check::of(0xbeef));
-            assert_eq!(MapEntry::of_plain_word(plain(place), end), (data, true));
+            assert_eq!(MapEntry::of_plain_word(plain(place), end), (data, 0));
         }
-        assert_eq!(MapEntry::of_plain_word(0, end), (MapEntry::NONE, true));
-        assert!(!MapEntry::of_plain_word(plain(100), end).1, "beyond the end");
+        assert_eq!(MapEntry::of_plain_word(0, end), (MapEntry::NONE, 0));
+        assert_ne!(MapEntry::of_plain_word(plain(100), end).1, 0, "beyond the end");
         for bit in 40..48 {
-            assert!(!MapEntry::of_plain_word(plain(5) ^ 1 << bit, end).1, "bit {bit}");
+            assert_ne!(MapEntry::of_plain_word(plain(5) ^ 1 << bit, end).1, 0, "bit {bit}");
         }
-        assert!(!MapEntry::of_plain_word(1, end).1 && !MapEntry::of_plain_word(1 << CHECK_SHIFT, end).1);
+        for nothing in [1, 1 << CHECK_SHIFT] {
+            assert_ne!(MapEntry::of_plain_word(nothing, end).1, 0, "{nothing:#x}");
+        }
     }
 
     /// Goal: a check that is known refuses other content, one that is not refuses none, and a move keeps or learns it. Method:

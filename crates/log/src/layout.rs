@@ -1,5 +1,5 @@
 use crate::divisor::Divisor;
-use crate::{LogAddress, ReclaimGroup, Streams};
+use crate::{LogAddress, MapEntry, ReclaimGroup, Streams};
 use diecut_units::{ContentMode, mutant};
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
 
@@ -124,6 +124,19 @@ impl Layout {
     #[inline]
     pub fn segment_of(&self, address: LogAddress) -> SegmentIndex {
         SegmentIndex((address.number() >> self.segment_shift) as u32)
+    }
+    /// The segment in which all of these lie; `None` if they lie in several, or one of them is in none. Without a branch for each entry.
+    pub fn segment_of_all(&self, entries: &[MapEntry]) -> Option<SegmentIndex> {
+        let (first, last) = (entries.first()?.get(), entries.last()?.get());
+        if !first.is_place() || self.segment_of(first) != self.segment_of(last) {
+            return None;
+        }
+        let (mut differing, mut beyond) = (0, 0);
+        for place in entries.iter().map(|entry| entry.get()) {
+            differing |= place.bits_differing(first);
+            beyond |= self.segment_ius.wrapping_sub(1).wrapping_sub(self.offset_of(place));
+        }
+        (differing >> self.segment_shift == 0 && beyond >> 31 == 0).then(|| self.segment_of(first))
     }
     /// The offset of an address within its segment.
     #[inline]
@@ -250,6 +263,26 @@ mod test {
             }
             assert_eq!(counted, vec![layout.member_units; units.into()]);
             assert!(layout.member_units <= shape.pages && layout.member_units.is_multiple_of(strip_units));
+        }
+    }
+    /// Goal: only entries that all lie in one segment are said to. Method: places of a segment that is shorter than what its number spans, and
+    /// among them one at each place in the row that lies elsewhere, behind the segment's end, or nowhere.
+    #[test]
+    fn entries_of_one_segment_are_known() {
+        let layout = Layout::new(shape(255, 0), 3, 1);
+        assert!(!layout.segment_ius.is_power_of_two());
+        let at = |segment, offset| MapEntry::from(layout.address(SegmentIndex(segment), offset));
+        let within: Vec<MapEntry> = (0..10).map(|offset| at(5, layout.segment_ius - 10 + offset)).collect();
+        assert_eq!(layout.segment_of_all(&within), Some(SegmentIndex(5)));
+        assert_eq!(layout.segment_of_all(&within[..1]), Some(SegmentIndex(5)));
+        assert_eq!(layout.segment_of_all(&[]), None);
+        for other in [at(4, 0), at(6, 7), at(5, layout.segment_ius), MapEntry::NONE, LogAddress::LOST.into()]
+        {
+            for place in 0..within.len() {
+                let mut entries = within.clone();
+                entries[place] = other;
+                assert_eq!(layout.segment_of_all(&entries), None, "{other:?} at {place}");
+            }
         }
     }
 }

@@ -219,6 +219,11 @@ pub struct Leaf<'a> {
 impl<'a> Leaf<'a> {
     /// Reads a leaf; `None` if it does not check out, or says what no leaf says.
     pub fn decode(iu: &'a [u8]) -> Option<Leaf<'a>> {
+        Leaf::open(iu).filter(Leaf::is_possible)
+    }
+
+    /// As [`Leaf::decode`], where nothing is known of its entries yet: who has [`Leaf::put_plain`] take them looks at them once.
+    pub(crate) fn open(iu: &'a [u8]) -> Option<Leaf<'a>> {
         let stored = Stored::ref_from_bytes(iu).ok()?;
         let is_ours = stored.magic == MAGIC && stored.version == VERSION && stored.zeros == [0; 36];
         if !is_ours || stored.check != check_of(iu) {
@@ -230,23 +235,25 @@ impl<'a> Leaf<'a> {
             number: stored.number.get(),
             stamp: stored.stamp.get(),
         };
-        // Of most leaves all words are plain.
-        let end = LogAddress::at((1 << PLACE_BITS) - 1);
-        let are_plain =
-            stored.entries.iter().fold(true, |all, word| all & MapEntry::of_plain_word(word.get(), end).1);
-        let are_possible =
-            are_plain || stored.entries.iter().all(|word| LeafEntry::of_word(word.get()).is_some());
-        (name.is_possible() && are_possible).then_some(Leaf { name, entries: &stored.entries })
+        name.is_possible().then_some(Leaf { name, entries: &stored.entries })
+    }
+
+    /// Whether each entry is one.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.entries.iter().all(|word| LeafEntry::of_word(word.get()).is_some())
     }
 
     /// Has a map say what the leaf does, if all of its words are plain ([`MapEntry::of_plain_word`]). Else what the map says then is nothing to go by.
-    pub fn put_plain(&self, entries: &mut [MapEntry], end: LogAddress) -> bool {
-        let pairs = entries.iter_mut().zip(self.entries);
-        pairs.fold(true, |all, (entry, word)| {
-            let is_plain;
-            (*entry, is_plain) = MapEntry::of_plain_word(word.get(), end);
-            all & is_plain
-        })
+    pub(crate) fn put_plain(&self, entries: &mut [MapEntry], end: LogAddress) -> bool {
+        let mut odd = 0;
+        // What lies behind the end of the volume is looked at, too.
+        let (within, behind) = self.entries.split_at(entries.len().min(LEAF_ENTRIES));
+        for (entry, word) in entries.iter_mut().zip(within) {
+            let word_odd;
+            (*entry, word_odd) = MapEntry::of_plain_word(word.get(), end);
+            odd |= word_odd;
+        }
+        behind.iter().fold(odd, |odd, word| odd | MapEntry::of_plain_word(word.get(), end).1) == 0
     }
 
     /// Whether these bytes are a leaf of a version that this program does not know. It may be right, so nothing of it is taken, and nothing

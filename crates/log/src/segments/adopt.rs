@@ -8,6 +8,9 @@ use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use smallvec::SmallVec;
 use std::ops::Range;
 
+/// Entries of a map that are looked at together for whether they lie in one segment, as neighbours often do.
+const TOGETHER_ENTRIES: usize = 64;
+
 impl Segments {
     /// Takes over what an anchor says.
     pub fn adopt_anchor(&mut self, anchor: &Anchor) {
@@ -113,18 +116,26 @@ impl Segments {
         let segment_ius = self.layout.segment_ius;
         let mut counts = vec![0u32; self.list.len()];
         let (mut used, mut odd) = (0, false);
-        for entry in parts.iter().flat_map(|part| &entries[part.clone()]).map(|entry| entry.get()) {
-            if !entry.is_place() {
-                odd |= entry != LogAddress::NONE;
+        for some in parts.iter().flat_map(|part| entries[part.clone()].chunks(TOGETHER_ENTRIES)) {
+            let one = self.layout.segment_of_all(some);
+            if let Some(count) = one.and_then(|SegmentIndex(one)| counts.get_mut(one as usize)) {
+                *count += some.len() as u32;
+                used += some.len() as u64;
                 continue;
             }
-            used += 1;
-            match counts.get_mut(self.layout.segment_of(entry).0 as usize) {
-                Some(count) => {
-                    *count += 1;
-                    odd |= self.layout.offset_of(entry) >= segment_ius;
+            for entry in some.iter().map(|entry| entry.get()) {
+                if !entry.is_place() {
+                    odd |= entry != LogAddress::NONE;
+                    continue;
                 }
-                None => odd = true,
+                used += 1;
+                match counts.get_mut(self.layout.segment_of(entry).0 as usize) {
+                    Some(count) => {
+                        *count += 1;
+                        odd |= self.layout.offset_of(entry) >= segment_ius;
+                    }
+                    None => odd = true,
+                }
             }
         }
         odd |= counts.iter().zip(&self.list).any(|(count, segment)| *count > 0 && !is_whole(segment));

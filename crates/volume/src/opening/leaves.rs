@@ -169,7 +169,7 @@ impl LeafReads {
     /// Takes a leaf of 504 entries. Whether it is the one that is meant.
     fn take_new(&mut self, id: LeafId, iu: &[u8], lent: &mut Lent) -> bool {
         let name = LeafName { level: 0, volume: id.volume.into(), number: id.leaf as u64, stamp: 0 };
-        let leaf = Leaf::decode(iu)
+        let leaf = Leaf::open(iu)
             .filter(|leaf| leaf.name == name || mutant!("volume: leaf of another number taken"));
         let Some(leaf) = leaf else { return false };
         let end = lent.log.places_end();
@@ -178,7 +178,7 @@ impl LeafReads {
         if self.all_have_checks && leaf.put_plain(&mut map.entries[ius.clone()], end) {
             return true;
         }
-        if leaf.entries().any(|entry| entry.is_versioned || entry.is_framed) {
+        if !leaf.is_possible() || leaf.entries().any(|entry| entry.is_versioned || entry.is_framed) {
             map.entries[ius].fill(LogAddress::UNKNOWN.into());
             return false;
         }
