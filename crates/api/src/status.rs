@@ -102,6 +102,9 @@ pub struct DeviceStatus {
     /// What the drive says of its health; absent where it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<DriveHealth>,
+    /// What happened to the drive under it as a whole: its file was deleted, or it is smaller than when the server took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// Where a device is on its way to the pool, or out of it.

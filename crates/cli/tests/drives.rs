@@ -2,6 +2,7 @@
 
 use crate::{host, served};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_testing::wait::wait_until;
 use diecut_units::Buffer;
 use host::Host;
 use served::{Server, assert_says, done, refused};
@@ -527,4 +528,45 @@ fn a_pool_is_found_by_its_labels() {
     }
     assert!(ask(&there, &["status"])["missing_devices"].as_array().is_none_or(Vec::is_empty));
     drop(server);
+}
+
+/// Goal: a drive that is cut short or deleted under a server is told of in the log, once, and by the commands; and reads that fail are told of once, with the place.
+#[test]
+fn a_drive_that_is_cut_or_deleted_meanwhile_is_named() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    write(&server, "a", 1);
+    let damage = |at: usize| ask(folder, &["device", "list"])[at]["damage"].as_str().map(str::to_owned);
+    assert_eq!((damage(0), damage(1)), (None, None));
+    std::fs::File::options().write(true).open(folder.join("drive-a")).unwrap().set_len(128 << 10).unwrap();
+    std::fs::remove_file(folder.join("drive-b")).unwrap();
+    wait_until(
+        || format!("nothing is said: {}", server.log()),
+        || damage(0).is_some() && damage(1).is_some(),
+    );
+    assert_says(&server.log(), &["WARN", "has 131072 bytes now, and had 209715200", "device=\"a\""]);
+    assert_says(&server.log(), &["WARN", "was deleted", "`diecut device evacuate b`"]);
+    let list = done(folder, &["--socket", "control.sock", "device", "list"]);
+    assert_says(&list, &["a ", "damaged", "drive-a"]);
+    assert_says(&list, &["b is damaged: the drive was deleted"]);
+    assert_says(&done(folder, &["--socket", "control.sock", "device", "show", "a"]), &["damage", "131072"]);
+    assert_says(
+        &done(folder, &["--socket", "control.sock", "status"]),
+        &["warning: the drive of device b was deleted"],
+    );
+
+    let mut host = Host::connect(server.socket_address(), "a").unwrap();
+    for _ in 0..3 {
+        host.queue.submit(Token(1), Command::Read { span: SPAN, length_bytes: 16 * LBA_BYTES as u32 });
+        let mut sink = Collect::default();
+        while sink.completions.is_empty() {
+            host.exchange(&mut sink).unwrap();
+        }
+        assert!(!sink.completions[0].status.is_success());
+    }
+    let said = || server.log().matches("drive-a: a read of").count();
+    wait_until(|| format!("no failed read is told: {}", server.log()), || said() > 0);
+    assert_eq!(said(), 1, "{}", server.log());
+    server.kill();
 }

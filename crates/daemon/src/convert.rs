@@ -85,7 +85,7 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
         }
         one
     };
-    let health = facts.health.last_said();
+    let known = facts.health.known();
     status::Status {
         listen: listen.to_string(),
         pacing: None,
@@ -99,9 +99,10 @@ pub(crate) fn status(status: control::Status, listen: &str, facts: &DeviceFacts)
             .zip(files)
             .map(|(one, file)| {
                 let path = place(&one).and_then(|place| place.path.clone());
-                let health = health.get(&one.name).cloned();
+                let (health, damage) = (known.said.get(&one.name), known.damage.get(&one.name));
+                let (health, damage) = (health.cloned(), damage.cloned());
                 let evacuation_error = facts.evacuation_errors.get(&one.name).cloned();
-                status::DeviceStatus { file, path, health, evacuation_error, ..device(one) }
+                status::DeviceStatus { file, path, health, damage, evacuation_error, ..device(one) }
             })
             .collect(),
         missing_devices: facts.missing.clone(),
@@ -141,6 +142,7 @@ fn device(device: control::DeviceStatus) -> status::DeviceStatus {
         file: None,
         wear: device.wear,
         health: None,
+        damage: None,
     }
 }
 

@@ -1,7 +1,8 @@
-//! Health of drives: asked for every minute, kept for whoever asks for the status, and told of in the log when it changes for the worse.
+//! Health of drives: asked for every minute, kept for whoever asks for the status, and told of in the log when it changes for the worse. Whether a drive is
+//! still there as a whole is looked at more often: that costs no command of it.
 
 use diecut_api::status::DriveHealth;
-use diecut_devices::local::smart_log;
+use diecut_devices::local::{damage, size_bytes, smart_log};
 use diecut_nvme::log_page::{
     SmartLog, WARNING_READ_ONLY, WARNING_RELIABILITY, WARNING_SPARE, WARNING_TEMPERATURE,
 };
@@ -16,8 +17,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two questions: what is asked changes over hours, and drives may put other commands off while they answer.
-const EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at all drives.
+const EVERY: Duration = Duration::from_secs(5);
+/// Looks of which one asks for the health: it changes over hours, and drives may put other commands off while they answer.
+const LOOKS: u64 = 12;
 /// How long is waited for a target: the end of a server waits for the question that is under way.
 const TARGET_PATIENCE: Span = Span::from_secs(2);
 /// Bytes of a unit of the counts of data.
@@ -79,25 +82,39 @@ fn worse(before: Option<&DriveHealth>, now: &DriveHealth) -> Vec<String> {
 /// Whom to ask.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A file or a block device of this machine.
-    File(Arc<File>),
+    /// A file or a block device of this machine, and how large it was when it was opened.
+    File(Arc<File>, u64),
     /// The controller of a namespace.
     Target(Arc<RemoteTarget>),
 }
 
 impl Source {
+    /// A file or a block device as it is now.
+    pub fn file(file: &Arc<File>) -> Source {
+        Source::File(Arc::clone(file), size_bytes(file).unwrap_or(0))
+    }
+
     fn ask(&self) -> Option<DriveHealth> {
         match self {
-            Source::File(file) => of_file(file),
+            Source::File(file, _) => of_file(file),
             Source::Target(target) => of_target(target),
         }
     }
 
-    /// Rounds of which one asks: a target is connected to for each question, and says so in its log.
-    fn rounds(&self) -> u64 {
+    /// What happened to it as a whole.
+    fn damage(&self) -> Option<String> {
         match self {
-            Source::File(_) => 1,
-            Source::Target(_) => 10,
+            Source::File(file, size_bytes) => damage(file, *size_bytes),
+            // A target that goes away, or comes back as another one, is noticed by who serves it.
+            Source::Target(_) => None,
+        }
+    }
+
+    /// Looks of which one asks: a target is connected to for each question, and says so in its log.
+    fn looks(&self) -> u64 {
+        match self {
+            Source::File(..) => LOOKS,
+            Source::Target(_) => 10 * LOOKS,
         }
     }
 }
@@ -117,16 +134,25 @@ fn of_target(target: &RemoteTarget) -> Option<DriveHealth> {
     RemoteClient::connect(target).ok()?.facts().health.as_ref().map(of)
 }
 
-/// What drives last said, by the names of their devices.
+/// What is known of drives, by the names of their devices.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<BTreeMap<String, DriveHealth>>>);
+pub struct Known {
+    /// What each last said, if it says something.
+    pub said: BTreeMap<String, DriveHealth>,
+    /// What happened to those that are not there as a whole any more.
+    pub damage: BTreeMap<String, String>,
+}
+
+/// What is known of drives now.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<Mutex<Known>>);
 
 impl Health {
-    /// Of each that says something.
+    /// Of each of which something is known.
     ///
     /// # Panics
     /// If the thread that asks panicked.
-    pub fn last_said(&self) -> BTreeMap<String, DriveHealth> {
+    pub fn known(&self) -> Known {
         self.0.lock().expect("who asks does not panic").clone()
     }
 }
@@ -143,7 +169,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches drives, each with what its device is called in reports. Where none says anything, none is asked again.
+    /// Watches drives, each with what its device is called in reports.
     ///
     /// # Errors
     /// If there can be no thread.
@@ -174,7 +200,9 @@ impl Watch {
     /// One is watched no more, and let go.
     pub fn remove(&mut self, name: &str) {
         self.change(|drives| drives.retain(|(other, _)| other != name));
-        self.health.0.lock().expect("who reads it does not panic").remove(name);
+        let mut known = self.health.0.lock().expect("who reads it does not panic");
+        known.said.remove(name);
+        known.damage.remove(name);
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Vec<(String, Source)>)) {
@@ -210,11 +238,11 @@ struct Round {
 }
 
 impl Round {
-    /// Asks each drive. Whether one says anything.
-    fn ask(&mut self) -> bool {
-        let mut said = self.health.last_said();
+    /// Looks at each drive, and asks those whose turn it is.
+    fn look(&mut self) {
+        let Known { mut said, damage } = self.health.known();
         for (name, source) in &self.drives {
-            let is_due = self.number.is_multiple_of(source.rounds());
+            let is_due = self.number.is_multiple_of(source.looks());
             // One that fails to answer once is what it was.
             let Some(now) = is_due.then(|| source.ask()).flatten() else { continue };
             for words in worse(said.get(name), &now) {
@@ -222,14 +250,24 @@ impl Round {
             }
             said.insert(name.clone(), now);
         }
+        let damaged = self.drives.iter().filter_map(|(name, source)| Some((name.clone(), source.damage()?)));
+        let damaged: BTreeMap<String, String> = damaged.collect();
+        for (name, words) in damaged.iter().filter(|(name, words)| damage.get(*name) != Some(words)) {
+            tracing::warn!(
+                device = name,
+                "the drive {words}. See what became of it; what can still be read goes to other devices with `diecut device evacuate {name}`, \
+                 while the server runs"
+            );
+        }
         self.number += 1;
-        let says_something = !said.is_empty();
-        *self.health.0.lock().expect("who reads it does not panic") = said;
-        says_something
+        *self.health.0.lock().expect("who reads it does not panic") = Known { said, damage: damaged };
     }
 
     fn go_on(&mut self, stopped: &Receiver<()>) {
-        while self.ask() && stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {}
+        self.look();
+        while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            self.look();
+        }
     }
 }
 
@@ -277,16 +315,24 @@ mod test {
     }
 
     #[test]
-    fn files_say_nothing_and_are_not_asked_again() {
+    fn a_file_says_nothing_until_it_is_cut() {
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let watched = ("one".to_owned(), Source::File(Arc::clone(&file)));
-        let mut watch = Watch::start([watched]).unwrap();
-        // It ends by itself.
-        watch.thread.take().expect("a file may be one of a drive").join().unwrap();
-        assert!(watch.health().last_said().is_empty());
-        watch.add("other".to_owned(), Source::File(Arc::clone(&file)));
+        file.set_len(8192).unwrap();
+        let mut watch = Watch::start([("one".to_owned(), Source::file(&file))]).unwrap();
+        watch.add("other".to_owned(), Source::file(&file));
+        let known = watch.health().known();
+        assert!(known.said.is_empty());
         ["one", "other"].iter().for_each(|name| watch.remove(name));
         assert_eq!(Arc::strong_count(&file), 1, "a drive is let go");
         assert!(Watch::start([]).unwrap().thread.is_none());
+
+        let drives = vec![("one".to_owned(), Source::File(Arc::clone(&file), 8192))];
+        // A temporary file has no name.
+        let mut round = Round { number: 0, drives, health: Health::default() };
+        round.look();
+        assert!(round.health.known().damage["one"].starts_with("was deleted"));
+        file.set_len(4096).unwrap();
+        round.look();
+        assert!(round.health.known().damage["one"].starts_with("has 4096 bytes now"));
     }
 }

@@ -101,11 +101,9 @@ impl OwnDrive for Local {
         let file = Arc::new(self.device.file().try_clone().map_err(failed)?);
         let is_file = self.device.properties().kind == DriveKind::File;
         let handed_over = HandedOver {
-            io: IoFile::Ring(RingFile {
-                file,
-                cache: self.page_cache(),
-                placement: self.device.placement().cloned(),
-            }),
+            io: IoFile::Ring(
+                RingFile::plain(file, self.page_cache()).with_handles(self.device.placement().cloned()),
+            ),
             what: if is_file { "a file" } else { "a block device" },
             file: is_file.then(|| path.to_owned()),
             claim: None,

@@ -101,7 +101,7 @@ impl Opened {
 /// Who says how the drive is.
 pub fn source_of(io: &IoFile) -> Option<Source> {
     Some(match io {
-        IoFile::Ring(ring) => Source::File(Arc::clone(&ring.file)),
+        IoFile::Ring(ring) => Source::file(&ring.file),
         IoFile::Remote(target) => Source::Target(Arc::clone(target)),
         IoFile::Synced(_) => return None,
     })

@@ -22,6 +22,7 @@ mod blocks;
 mod common;
 mod connection;
 mod doors;
+mod failures;
 mod helpers;
 mod inbox;
 mod io;

@@ -1,5 +1,6 @@
 //! Intents of a drive on an io_uring: many at once, and nobody waits in a system call.
 
+use crate::failures::Failures;
 use crate::kernel::{Entry, KernelRing};
 use crate::zones::{ZoneThread, ZoneWork};
 use diecut_devices::local::{Placement, WriteFrom, memory_alignment_bytes};
@@ -14,6 +15,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Commands that the kernel has at once; others wait here.
 const ENTRIES: u32 = 256;
@@ -49,12 +51,18 @@ pub struct RingFile {
     pub cache: PageCache,
     /// Its placement handles, which writes name then.
     pub placement: Option<Arc<Placement>>,
+    failures: Arc<Failures>,
 }
 
 impl RingFile {
     /// One whose writes name no handle.
     pub fn plain(file: Arc<File>, cache: PageCache) -> RingFile {
-        RingFile { file, cache, placement: None }
+        RingFile { file, cache, placement: None, failures: Arc::default() }
+    }
+
+    /// The same, whose writes name handles where the drive has some.
+    pub fn with_handles(self, placement: Option<Arc<Placement>>) -> RingFile {
+        RingFile { placement, ..self }
     }
 
     /// A ring on it.
@@ -62,7 +70,7 @@ impl RingFile {
     /// # Errors
     /// See [`DriveRing::new`].
     pub fn ring(&self) -> io::Result<DriveRing> {
-        DriveRing::with_placement(&self.file, self.cache, self.placement.clone())
+        DriveRing::of(self)
     }
 }
 
@@ -76,6 +84,7 @@ pub struct DriveRing {
     /// Kept open for the ring.
     file: File,
     placement: Option<Arc<Placement>>,
+    failures: Arc<Failures>,
     /// Memory that the drive transfers to and from begins at a multiple of this.
     alignment_bytes: usize,
     /// Who works on zones, once there was something to do.
@@ -145,14 +154,11 @@ impl DriveRing {
     /// # Errors
     /// What the kernel says, of io_uring or of the file; a file system in memory has no way past the page cache.
     pub fn new(file: &File, cache: PageCache) -> io::Result<DriveRing> {
-        DriveRing::with_placement(file, cache, None)
+        DriveRing::of(&RingFile::plain(Arc::new(file.try_clone()?), cache))
     }
 
-    fn with_placement(
-        file: &File,
-        cache: PageCache,
-        placement: Option<Arc<Placement>>,
-    ) -> io::Result<DriveRing> {
+    fn of(RingFile { file, cache, placement, failures }: &RingFile) -> io::Result<DriveRing> {
+        let placement = placement.clone();
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = match cache {
             PageCache::Used => 0,
@@ -175,6 +181,7 @@ impl DriveRing {
             alignment_bytes: memory_alignment_bytes(&own),
             file: own,
             placement,
+            failures: Arc::clone(failures),
             zones: None,
             under_way: Slab::new(),
             waiting: VecDeque::new(),
@@ -376,7 +383,11 @@ impl DriveRing {
         };
         let outcome = match usize::try_from(result) {
             // The end of the file came before the end of a read.
-            Ok(0) if under_way.transferred < len => Err(IntentError::Failed),
+            Ok(0) if under_way.transferred < len => {
+                let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+                tell(&self.failures, &self.file, &under_way.work, &end);
+                Err(IntentError::Failed)
+            }
             Ok(bytes) => {
                 under_way.transferred += bytes;
                 if under_way.transferred < len {
@@ -389,7 +400,14 @@ impl DriveRing {
                 self.give(index);
                 return None;
             }
-            Err(_) => under_way.work.judge(&io::Error::from_raw_os_error(-result)),
+            Err(_) => {
+                let error = io::Error::from_raw_os_error(-result);
+                let outcome = under_way.work.judge(&error);
+                if outcome.is_err_and(|outcome| outcome != IntentError::Full) {
+                    tell(&self.failures, &self.file, &under_way.work, &error);
+                }
+                outcome
+            }
         };
         let UnderWay { token, work, .. } = self.under_way.remove(index);
         let mut answer = IntentDone { token, buffer: None, result: outcome };
@@ -410,6 +428,25 @@ impl DriveRing {
     }
 }
 
+/// Says in the log that a command of a drive failed, unless that was said a moment ago.
+#[cold]
+#[allow(clippy::disallowed_methods, reason = "the reactor is where the clock is read")]
+fn tell(failures: &Failures, file: &File, work: &Work, error: &io::Error) {
+    let Some(count) = failures.note(Instant::now()) else { return };
+    // As the kernel has it now: it says where a file was deleted.
+    let drive = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
+    let (drive, len) = (drive.display(), work.len());
+    let what = match work {
+        Work::Read { offset, .. } => format!("a read of {len} bytes at {offset}"),
+        Work::Write { offset, .. } => format!("a write of {len} bytes at {offset}"),
+        Work::Discard { offset, .. } => format!("a discard at {offset}"),
+        Work::Sync => "a flush".to_owned(),
+    };
+    tracing::error!(
+        "{drive}: {what} fails: {error}; {count} commands of this drive failed since the last such line. See to the drive"
+    );
+}
+
 impl Work {
     /// Bytes to transfer.
     fn len(&self) -> usize {
@@ -426,10 +463,7 @@ impl Work {
             // Advice that cannot be taken.
             (Work::Discard { .. }, Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)) => Ok(()),
             (_, Some(libc::ENOSPC | libc::EDQUOT)) => Err(IntentError::Full),
-            (_, Some(libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN)) => {
-                tracing::error!("the drive is gone: {error}");
-                Err(IntentError::Gone)
-            }
+            (_, Some(libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN)) => Err(IntentError::Gone),
             (Work::Sync, _) => {
                 tracing::error!(
                     "the drive cannot make durable what it took: {error}; what was written since the last flush may be lost, so no write \

@@ -4,7 +4,8 @@ use super::nvme::Passed;
 use diecut_nvme::log_page::{SmartLog, lid};
 use diecut_nvme::opcode::admin;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The controller, rather than a namespace of it.
@@ -26,6 +27,31 @@ pub fn smart_log(file: &File) -> io::Result<Option<SmartLog>> {
     }
 }
 
+/// How large a file or a block device is now.
+///
+/// # Errors
+/// What the kernel says.
+pub fn size_bytes(mut file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if metadata.file_type().is_block_device() { file.seek(SeekFrom::End(0)) } else { Ok(metadata.len()) }
+}
+
+/// What happened to a file or a block device that is open, in words: it is smaller than it was, or deleted.
+pub fn damage(file: &File, size_bytes_before: u64) -> Option<String> {
+    let now = size_bytes(file);
+    let is_deleted = |metadata: &std::fs::Metadata| metadata.is_file() && metadata.nlink() == 0;
+    match now {
+        Err(error) => Some(format!("does not say how large it is any more: {error}")),
+        Ok(now) if now < size_bytes_before => Some(format!(
+            "has {now} bytes now, and had {size_bytes_before} when it was opened: what lay beyond is lost"
+        )),
+        Ok(_) if file.metadata().as_ref().is_ok_and(is_deleted) => {
+            Some("was deleted: all that lies there is lost when the server ends".to_owned())
+        }
+        Ok(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
@@ -34,5 +60,20 @@ mod test {
     fn a_file_says_nothing_of_its_health() {
         let file = tempfile::tempfile().unwrap();
         assert!(smart_log(&file).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_deleted_is_damaged() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        named.as_file().set_len(8192).unwrap();
+        let file = named.reopen().unwrap();
+        assert_eq!((size_bytes(&file).unwrap(), damage(&file, 8192)), (8192, None));
+        file.set_len(12288).unwrap();
+        assert_eq!(damage(&file, 8192), None, "it may grow");
+        file.set_len(4096).unwrap();
+        assert!(damage(&file, 8192).unwrap().starts_with("has 4096 bytes now, and had 8192"));
+        file.set_len(8192).unwrap();
+        named.close().unwrap();
+        assert!(damage(&file, 8192).unwrap().starts_with("was deleted"));
     }
 }

@@ -17,7 +17,7 @@ mod zones;
 
 pub use contents::{Class, Contents, Found, Source, Unreadable, Wipefs};
 pub use error::LocalError;
-pub use health::smart_log;
+pub use health::{damage, size_bytes, smart_log};
 pub use labels::{
     FoundLabel, LabelPlace, LabelingError, OtherCopy, change_label, check_format, clear, format, give_label,
     read_label,

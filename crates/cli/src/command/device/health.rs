@@ -25,6 +25,9 @@ pub fn rows(health: &DriveHealth) -> Vec<(&'static str, String)> {
 /// Says what the drives of a server warn of, and what was set aside on its devices.
 pub fn print_warnings(status: &Status) {
     for device in &status.devices {
+        if let Some(damage) = &device.damage {
+            print::line(&format!("warning: the drive of device {} {damage}", device.name));
+        }
         for warning in device.health.iter().flat_map(|health| &health.warnings) {
             print::line(&format!(
                 "warning: the drive of device {} says: {warning} (`diecut device show {}` says more)",

@@ -20,6 +20,7 @@ const HEADER: [&str; 7] =
 pub fn state(device: &DeviceStatus) -> String {
     match device.turning {
         _ if device.is_away => "does not answer",
+        None if device.damage.is_some() => "damaged",
         None => "there",
         Some(DeviceTurning::Drains) => return drains(device),
         Some(DeviceTurning::Joins) => "joins",
@@ -67,6 +68,9 @@ pub async fn list(client: &Client, json: bool) -> Result<(), ClientError> {
     }
     let rows = status.devices.iter().map(row).chain(status.missing_devices.iter().map(missing_row));
     print::table(&HEADER, rows.collect());
+    for (name, damage) in status.devices.iter().filter_map(|one| Some((&one.name, one.damage.as_ref()?))) {
+        print::line(&format!("{name} is damaged: the drive {damage}"));
+    }
     for one in &status.missing_devices {
         print::line(&format!("{} is not there: {}", one.name, one.reason));
     }

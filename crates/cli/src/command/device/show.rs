@@ -75,6 +75,7 @@ fn rows(device: &DeviceStatus) -> Vec<(&'static str, String)> {
         ("bad erase blocks", device.bad_erase_blocks.to_string()),
         ("channel erases min / max", format!("{} / {}", least.unwrap_or(0), most.unwrap_or(0))),
     ];
+    rows.extend(device.damage.iter().map(|damage| ("damage", format!("the drive {damage}"))));
     rows.extend(device.quarantined.iter().map(|one| ("set aside", one.clone())));
     rows
 }
