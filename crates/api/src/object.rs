@@ -35,7 +35,7 @@ pub struct Repair {
 pub struct NewDevice {
     /// Path of a file or a block device, from the root on.
     pub path: String,
-    /// What it is called; its path, if absent.
+    /// What it is called: 1 to 64 letters, digits, `-`, `_` or `.`; its path, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Also where something else was recognized on it.

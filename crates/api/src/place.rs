@@ -3,7 +3,8 @@
 use crate::setup_device::{DriveDevice, RemoteDevice};
 use std::convert::Infallible;
 use std::fmt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where a drive is.
@@ -23,6 +24,32 @@ impl fmt::Display for Place {
             Place::Namespace(remote) => f.write_str(&remote.place()),
         }
     }
+}
+
+/// A text as a value of a set-up, whatever is in it.
+pub fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+impl Place {
+    /// Whether both are one drive, also where links lead to it.
+    pub fn is_same_drive(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Path(one), Place::Path(other)) => {
+                one == other || drive_behind(one).is_some_and(|one| drive_behind(other) == Some(one))
+            }
+            _ => self.to_string() == other.to_string(),
+        }
+    }
+}
+
+/// What the kernel has behind a path: a block device by its number, a file by its own in its file system.
+fn drive_behind(path: &Path) -> Option<(bool, u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(match metadata.file_type().is_block_device() {
+        true => (true, metadata.rdev(), 0),
+        false => (false, metadata.dev(), metadata.ino()),
+    })
 }
 
 /// What is no namespace is a path; one that looks like a namespace can be written with `./` before it.

@@ -29,6 +29,7 @@
 //! | `POST /v1/devices` | adds a drive to the pool | [`crate::object::NewDevice`] | [`crate::object::AddedDevice`] |
 //! | `DELETE /v1/devices/{device}` | takes one out, by name, path or UUID | - | [`crate::object::RemovedDevice`] |
 //! | `POST /v1/devices/{device}/evacuate` | begins to move what lies there to other devices; the status says how far that is | - | 204 |
+//! | `DELETE /v1/devices/{device}/evacuate` | calls that off: what did not move yet stays | - | 204 |
 //! | `POST /v1/shutdown` | stops the server in order | - | 204 |
 //!
 //! A change answers 200 instead of 204 where what it asks for was so already.

@@ -1,7 +1,7 @@
 //! Devices of a set-up: one table for each, of one of the kinds that there are.
 
 use crate::place::Drive;
-use diecut_spec::Size;
+use diecut_spec::{Size, check_name};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -291,11 +291,11 @@ impl TryFrom<Table> for Device {
             let advice = Table::advice(key);
             return Err(format!("{}: `{key}` does not belong to it: {advice}", table.shown()));
         }
+        table.name.as_ref().map_or(Ok(()), |name| check_name("device", name))?;
         if table.kind == Kind::Remote {
             return table.remote();
         }
-        let is_emulated = table.kind == Kind::Emulated;
-        if is_emulated {
+        if table.kind == Kind::Emulated {
             let usual = EmulatedDevice::default();
             return Ok(Device::Emulated(EmulatedDevice {
                 profile: table.profile.unwrap_or(usual.profile),

@@ -185,7 +185,7 @@ fn a_server_that_runs_takes_no_drive_that_holds_something() {
             &["other", "--erase-block", "1M", "--lanes", "4"][..],
             &["other", "it is the device", "--force"][..],
         ),
-        (&["drive-a"], &["drive-a", "in use"]),
+        (&["drive-a"], &["drive-a", "this server has that drive already", "\"a\""]),
         (&["nowhere"], &["nowhere"]),
         (
             &["new", "--size", "400M", "--erase-block", "1M", "--name", "a"],
@@ -323,5 +323,49 @@ fn a_drive_is_evacuated_while_a_host_works() {
     let server = Server::in_folder(folder, &[]);
     known.check(&mut Host::connect(server.socket_address(), "a").unwrap(), "after a kill");
     holds(&server, "wide", 6);
+    server.stop();
+}
+
+/// Goal: an evacuation that is called off ends while a vSSD is on its way: what was there stays and is whole, and the drive takes new vSSDs again. Method: even
+/// wear, whose rate it has, is slow.
+#[test]
+fn an_evacuation_is_called_off() {
+    let folder = folder(&["a", "b", "c"], 1);
+    let folder = folder.path();
+    let server = Server::in_folder(folder, &[]);
+    write(&server, "a", 7);
+    ask(folder, &["wear", "set", "--rate", "1M"]);
+    let on = |vssd: &str| {
+        let device = ask(folder, &["vssd", "show", vssd])["device"].clone();
+        device.as_str().or(device[0].as_str()).unwrap().to_owned()
+    };
+    let from = on("vssd-a");
+    ask(folder, &["device", "evacuate", &from, "--no-wait"]);
+    let at = ["a", "b", "c"].iter().position(|name| *name == from).unwrap();
+    diecut_testing::wait::wait_until(
+        || "nothing moves",
+        || ask(folder, &["device", "list"])[at]["moving"].is_object(),
+    );
+    assert_says(
+        &done(folder, &[&SOCKET[..], &["device", "list"]].concat()),
+        &[&from, "evacuating: vSSD vssd-a"],
+    );
+    let other = ["a", "b", "c"].into_iter().find(|name| *name != from).unwrap();
+    let said = refused(folder, &[&SOCKET[..], &["device", "evacuate", other]].concat());
+    assert_says(&said, &["a device is being evacuated", "--cancel"]);
+    ask(folder, &["device", "evacuate", &from, "--cancel"]);
+    let is_over = || ask(folder, &["device", "list"])[at].get("turning").is_none();
+    diecut_testing::wait::wait_until(|| "it goes on", is_over);
+    assert_eq!(on("vssd-a"), from);
+    holds(&server, "a", 7);
+    create(folder, "late", &from);
+    write(&server, "late", 3);
+    server.kill();
+    let server = Server::in_folder(folder, &[]);
+    holds(&server, "a", 7);
+    assert_eq!(on("vssd-a"), from);
+    ask(folder, &["device", "evacuate", &from]);
+    let said = refused(folder, &[&SOCKET[..], &["device", "remove", other]].concat());
+    assert_says(&said, &[&format!("\"{from}\" is being evacuated"), "--cancel"]);
     server.stop();
 }

@@ -10,7 +10,7 @@ use crate::remote_host::RemoteHost;
 use diecut_api::place::Drive;
 use diecut_api::setup::Setup;
 use diecut_api::status::MissingDevice;
-use diecut_devices::{LabelDevice, Membership, PoolError, open_pool};
+use diecut_devices::{LabelDevice, Membership, PoolError, PoolOpening, open_pool};
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use uuid::Uuid;
@@ -20,6 +20,7 @@ use uuid::Uuid;
 /// # Errors
 /// Names the drive, what is wrong with it, and what to do.
 pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError> {
+    check_apart(wanted)?;
     let mut missing = Vec::new();
     let mut held: Vec<(Drive<'_>, Held)> = Vec::new();
     for (&one, taken) in wanted.iter().zip(take_all(wanted, setup)?) {
@@ -58,6 +59,9 @@ pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError
         };
         missing.push(not_there(one, reason));
     }
+    for one in missing.iter_mut().filter(|one| one.reason.contains("diecut device format")) {
+        one.reason += &of_before(one, &known, &opening);
+    }
     missing.extend(unnamed(&opening.missing, &missing, &known));
     // Also of one that is there and cannot be used.
     let absent = opening.voices() - held.len();
@@ -90,6 +94,19 @@ pub fn open(wanted: &[Drive<'_>], setup: &Setup) -> Result<AllOpened, ServeError
         recipe: None,
         news,
     })
+}
+
+/// A drive that is named twice, by links, would be in use by this process itself.
+fn check_apart(wanted: &[Drive<'_>]) -> Result<(), ServeError> {
+    let places: Vec<_> = wanted.iter().map(Drive::place).collect();
+    let pairs =
+        places.iter().enumerate().flat_map(|(at, one)| places[..at].iter().map(move |other| (other, one)));
+    match pairs.into_iter().find(|(one, other)| one.is_same_drive(other)) {
+        Some((one, other)) => Err(ServeError::Setup(format!(
+            "{other} is the same drive as {one}: a drive is one device; remove one of them from the set-up"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Takes each of them, all at the same time: a target that is away is waited for.
@@ -139,6 +156,29 @@ fn finish_joins(held: &mut [(Drive<'_>, Held)], devices: &[LabelDevice]) -> Resu
     let joins = |drive: &Held| drive.label.own_membership() == Some(Membership::Joining);
     let (others, joined): (Vec<_>, Vec<_>) = held.iter_mut().partition(|(_, drive)| !joins(drive));
     others.into_iter().chain(joined).try_for_each(|(_, drive)| drive.list_devices(devices))
+}
+
+/// What is known of a drive that is not what was served from that path.
+fn of_before(missing: &MissingDevice, known: &BTreeMap<Uuid, String>, opening: &PoolOpening) -> String {
+    let is_there = |device: &Uuid| opening.missing.contains(device.as_bytes());
+    let mut served = known.iter().filter(|(_, path)| missing.path.as_ref() == Some(path));
+    let Some((device, _)) = served.clone().find(|(device, _)| is_there(device)).or_else(|| served.next())
+    else {
+        return String::new();
+    };
+    match opening.membership(*device.as_bytes()) {
+        Some(Membership::Removed) => {
+            format!(
+                "; the device {device} that was there was taken out of this pool: take it out of the set-up"
+            )
+        }
+        _ if is_there(device) => {
+            format!(
+                "; the pool's device {device} was there: another drive may be at that path now, and a format would not bring it back"
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 fn not_there(wanted: Drive<'_>, reason: String) -> MissingDevice {

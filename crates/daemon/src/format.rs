@@ -56,7 +56,13 @@ pub(crate) struct Chosen {
 /// Names the drive and what speaks against it. Before anything is written, unless a drive itself fails.
 pub fn format(places: &[Place], options: FormatOptions) -> Result<Vec<Formatted>, ServeError> {
     for (at, place) in places.iter().enumerate() {
-        if let Some(first) = places[..at].iter().position(|one| one.to_string() == place.to_string()) {
+        if let Some(first) = places[..at].iter().position(|one| one.is_same_drive(place)) {
+            if places[first].to_string() != place.to_string() {
+                let first = &places[first];
+                return Err(ServeError::Setup(format!(
+                    "{place} is the same drive as {first}: a drive is one device; name it once"
+                )));
+            }
             return Err(ServeError::Setup(format!(
                 "{place} is named twice (as number {} and {}): a drive is one device",
                 first + 1,
@@ -136,17 +142,37 @@ pub(crate) fn choose(place: &Place, options: FormatOptions, host: &RemoteHost) -
 
 /// Whether a pool fits on what is cut like that.
 pub(crate) fn checked(place: &Place, shape: Result<DriveShape, String>) -> Result<DriveShape, ServeError> {
-    let shape = shape.map_err(|error| named(place, &error))?;
+    shape.and_then(fitting).map_err(|error| named(place, &error))
+}
+
+/// A shape on which a pool fits.
+///
+/// # Errors
+/// In words, with what would fit.
+pub fn fitting(shape: DriveShape) -> Result<DriveShape, String> {
     let system = system_area(&PoolConfig::suited_to(&shape.geometry()));
-    if u64::from(shape.blocks_per_lane) < system.1 + BLOCKS_LEFT_MIN {
-        let error = format!(
-            "{} erase blocks for each of {} lanes are too few: catalog and block states take {}, and {BLOCKS_LEFT_MIN} shall be left; use a \
-             larger drive, fewer lanes (--lanes) or smaller erase blocks (--erase-block)",
-            shape.blocks_per_lane, shape.lanes, system.1
-        );
-        return Err(named(place, &error));
+    let wanted = system.1 + BLOCKS_LEFT_MIN;
+    if u64::from(shape.blocks_per_lane) < wanted {
+        let blocks_per_lane = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let needed_bytes = DriveShape { blocks_per_lane, ..shape }.needed_bytes();
+        return Err(format!(
+            "{} erase blocks for each of {} lanes are too few: catalog and block states take {}, and {BLOCKS_LEFT_MIN} shall be left, which needs \
+             {needed_bytes} bytes; use a larger drive, {} or smaller erase blocks (--erase-block)",
+            shape.blocks_per_lane,
+            shape.lanes,
+            system.1,
+            fewer_lanes(&shape)
+        ));
     }
     Ok(shape)
+}
+
+/// How a drive is cut into fewer lanes.
+fn fewer_lanes(shape: &DriveShape) -> &'static str {
+    match shape.lane_stride_bytes {
+        Some(_) => "a map of fewer regions (`diecut probe --regions`)",
+        None => "fewer lanes (--lanes)",
+    }
 }
 
 /// Whether a pool can be made of what is cut like that. Nothing is written: what its medium asks for is not carried out.
@@ -157,7 +183,8 @@ fn check_pool(chosen: &Chosen, label: &Label) -> Result<(), String> {
     let shard = Shard::over(vec![device], config, Seat::ONLY, Time::ZERO);
     shard.failure().map_or(Ok(()), |failure| {
         Err(format!(
-            "no pool fits on it cut like that: {failure}. Larger erase blocks (--erase-block) or fewer lanes (--lanes) help. Nothing was written"
+            "no pool fits on it cut like that: {failure}. Larger erase blocks (--erase-block) or {} help. Nothing was written",
+            fewer_lanes(&chosen.shape)
         ))
     })
 }

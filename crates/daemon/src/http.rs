@@ -1,5 +1,6 @@
 //! The control interface: HTTP with JSON bodies, normally over a Unix socket that only its owner can open.
 
+mod devices;
 mod subsystems;
 
 use crate::clients::{self, Clients, LimitedLog};
@@ -15,7 +16,8 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use diecut_api::object::{AddedDevice, Home, NewDevice, RemovedDevice, Repair, Weight};
+use devices::{add_device, call_off_evacuation, evacuate_device, remove_device};
+use diecut_api::object::{Home, Repair, Weight};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Durability;
@@ -114,7 +116,7 @@ fn routes(server: Server) -> Router {
         .route(route::WEAR, post(set_wear))
         .route(route::DEVICES, post(add_device))
         .route("/v1/devices/{device}", delete(remove_device))
-        .route("/v1/devices/{device}/evacuate", post(evacuate_device))
+        .route("/v1/devices/{device}/evacuate", post(evacuate_device).delete(call_off_evacuation))
         .route(route::SHUTDOWN, post(shutdown))
         .fallback(|| async {
             Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
@@ -374,53 +376,6 @@ async fn set_wear(
 ) -> Result<StatusCode, Refusal> {
     sound(change.check_slips())?;
     server.change(ControlRequest::SetWear(change)).await
-}
-
-/// Has something done to the devices of the pool, which takes its time.
-async fn turn<T: Send + 'static>(
-    server: Server,
-    title: String,
-    turn: impl FnOnce(&Arc<Roster>) -> Result<T, Problem> + Send + 'static,
-) -> Result<axum::Json<T>, Refusal> {
-    let _asking = clients::asking();
-    let alone = || Problem::new(ProblemKind::Invalid, "an emulated device is alone in a server");
-    let roster = server.roster.ok_or_else(|| Refusal(alone()))?;
-    let done = tokio::task::spawn_blocking(move || turn(&roster)).await;
-    let done = done.unwrap_or_else(|error| Err(Problem::new(ProblemKind::Unavailable, error.to_string())));
-    match done {
-        Ok(done) => {
-            tracing::info!("{title}: done");
-            Ok(axum::Json(done))
-        }
-        Err(problem) => {
-            tracing::warn!("{title} is refused: {}", problem.message);
-            Err(Refusal(problem))
-        }
-    }
-}
-
-async fn add_device(
-    State(server): State<Server>,
-    Body(wanted): Body<NewDevice>,
-) -> Result<axum::Json<AddedDevice>, Refusal> {
-    let title = format!("addition of drive {}", wanted.path);
-    turn(server, title, move |roster| roster.add(&wanted)).await
-}
-
-async fn remove_device(
-    State(server): State<Server>,
-    Path(device): Path<String>,
-) -> Result<axum::Json<RemovedDevice>, Refusal> {
-    let title = format!("removal of device \"{device}\"");
-    turn(server, title, move |roster| roster.remove(&device)).await
-}
-
-async fn evacuate_device(
-    State(server): State<Server>,
-    Path(device): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    let title = format!("evacuation of device \"{device}\"");
-    turn(server, title, move |roster| roster.evacuate(&device)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
 async fn shutdown(State(server): State<Server>) -> Result<StatusCode, Refusal> {

@@ -63,6 +63,8 @@ pub struct Roster {
     setup: Setup,
     shards: ReactorHandle,
     is_evacuating: AtomicBool,
+    /// Who evacuates is to end.
+    is_called_off: AtomicBool,
 }
 
 fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
@@ -83,7 +85,14 @@ impl Roster {
         shards: ReactorHandle,
     ) -> Roster {
         let inner = Mutex::new(Inner { found, coming: None, watch });
-        Roster { inner, facts, setup, shards, is_evacuating: AtomicBool::new(false) }
+        Roster {
+            inner,
+            facts,
+            setup,
+            shards,
+            is_evacuating: AtomicBool::new(false),
+            is_called_off: AtomicBool::new(false),
+        }
     }
 
     /// Lets go of all drives.
@@ -177,9 +186,11 @@ impl Roster {
         if self.is_evacuating.swap(true, Ordering::SeqCst) {
             return Err(problem(
                 ProblemKind::Busy,
-                "a device is being evacuated; ask again when that is done",
+                "a device is being evacuated: wait for its end (`diecut device list` says how far it is), or call that off (`diecut device \
+                 evacuate NAME --cancel`)",
             ));
         }
+        self.is_called_off.store(false, Ordering::SeqCst);
         let begun = self.turn(device, DeviceTurn::Drains).map_err(convert::problem).and_then(|()| {
             self.facts(|facts| _ = facts.evacuation_errors.remove(&name));
             let roster = Arc::clone(self);
@@ -193,7 +204,20 @@ impl Roster {
         begun
     }
 
-    /// Until nothing lies on a device, or something cannot move.
+    /// Has what lies on a device stay there, what did not move yet, and gives it new ones again.
+    ///
+    /// # Errors
+    /// Names the device.
+    pub(crate) fn call_off(&self, named: &str) -> Result<(), Problem> {
+        let inner = self.alone()?;
+        let Some(member) = inner.found.members.iter().find(|member| is_called(member, named)) else {
+            return Err(unknown(named));
+        };
+        self.is_called_off.store(true, Ordering::SeqCst);
+        self.turn_at_last(member.device, DeviceTurn::Stays).map_err(convert::problem)
+    }
+
+    /// Until nothing lies on a device, or something cannot move, or it is called off.
     fn empty(&self, device: Uuid, name: &str) {
         while let Ok(ControlResponse::Status(status)) = self.ask(ControlRequest::Status) {
             let lies = |vssd: &&VssdStatus| vssd.spec.device.iter().any(|on| on == name);
@@ -201,8 +225,14 @@ impl Roster {
                 tracing::info!(device = name, "nothing lies on the device any more");
                 break;
             };
+            if self.is_called_off.load(Ordering::SeqCst) {
+                tracing::info!(device = name, "the evacuation of the device was called off");
+                break;
+            }
             match self.ask_at_last(ControlRequest::MoveVssd(vssd.clone())) {
                 Ok(_) => tracing::info!(device = name, vssd, "the vSSD moved to other devices"),
+                // What this was the move of stays. The next look finds whether anything is left.
+                Err(_) if self.is_called_off.load(Ordering::SeqCst) => {}
                 Err(error) => {
                     tracing::error!(device = name, vssd, "the evacuation of the device ends: {error}");
                     self.facts(|facts| _ = facts.evacuation_errors.insert(name.to_owned(), error.message));

@@ -3,7 +3,7 @@
 use crate::error::ServeError;
 use crate::format::named;
 use crate::held::Held;
-use diecut_devices::{Label, PoolOpening, open_pool};
+use diecut_devices::{Label, PoolError, PoolOpening, open_pool};
 use uuid::Uuid;
 
 /// What becomes of the pool.
@@ -52,7 +52,12 @@ pub fn whole_pool<'a>(
     }
     let labels: Vec<Label> = drives.clone().map(|one| one.label.clone()).collect();
     let is_forced = matches!(change, Change::Leave(_, true));
-    let opening = open_pool(&labels, is_forced).map_err(|error| ServeError::Setup(error.to_string()))?;
+    let refused = |error: PoolError| {
+        let forced = matches!((change, &error), (Change::Leave(..), PoolError::NoMajority { .. }));
+        let advice = if forced { ". With --force they are taken for the pool" } else { "" };
+        ServeError::Setup(format!("{error}{advice}"))
+    };
+    let opening = open_pool(&labels, is_forced).map_err(refused)?;
     let outdated = opening.stale.iter().chain(&opening.strangers).next();
     if let Some(one) = outdated.and_then(|at| drives.clone().nth(*at)) {
         return Err(named(one.place(), &"it is not of the pool as the others have it: leave it out"));

@@ -4,7 +4,7 @@
 //! change different objects: each is planned against what exists, and puts its own changes into what exists when it is
 //! written down ([`merged`]). One that waits for a vSSD holds up nobody else.
 
-use crate::control::ControlRequest;
+use crate::control::{ControlRequest, DeviceTurn};
 use crate::placement_events;
 use diecut_catalog::{PoolRecord, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +48,14 @@ impl Claims {
     /// Of who runs alone.
     pub fn everything() -> Claims {
         Claims { alone: vec![Object::Everything], shared: Vec::new() }
+    }
+
+    /// Of a request that concerns the server as a whole. That a device stays goes on beside the move of a vSSD that it ends.
+    fn wide(request: &ControlRequest) -> Claims {
+        match request {
+            ControlRequest::Device { turn: DeviceTurn::Stays, .. } => Claims::default(),
+            _ => Claims::everything(),
+        }
     }
 
     /// Of a request, as things are.
@@ -132,7 +140,7 @@ impl Claims {
                 claims.alone.extend([Object::Moves, Object::Vssd(name.clone())]);
             }
             ControlRequest::MoveTenant { .. } | ControlRequest::Device { .. } | ControlRequest::Shutdown => {
-                return Claims::everything();
+                return Claims::wide(request);
             }
             ControlRequest::Status | ControlRequest::Latency => {}
         }

@@ -40,6 +40,7 @@ mod zones;
 
 pub use amount::Amount;
 pub use identity::Nguid;
+pub use name::check_name;
 pub use path::{PathSpec, PathState};
 pub use qos::{QosSetChange, QosSetSpec};
 pub use qos_status::QosSetStatus;

@@ -3,7 +3,10 @@
 use diecut_units::Shown;
 
 /// Whether something new may have this name. Those that exist stay as they are: one that begins with "-" or "." was allowed once.
-pub(crate) fn check_name(kind: &str, name: &str) -> Result<(), String> {
+///
+/// # Errors
+/// Names it, with what it is, and says what a name is made of.
+pub fn check_name(kind: &str, name: &str) -> Result<(), String> {
     let is_sound = !name.is_empty()
         && name.len() <= 64
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));

@@ -20,7 +20,7 @@ use diecut_reactor::IoFile;
 use diecut_shard::control::{ControlErrorKind, DeviceTurn};
 use diecut_shard::drive::Newcomer;
 use diecut_shard::{DeviceConfig, DeviceIndex, Nonces, PoolConfig, divide};
-use diecut_spec::Size;
+use diecut_spec::{Size, check_name};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
@@ -126,7 +126,16 @@ impl Roster {
         if !path.is_absolute() {
             return refuse(format!("{}: write its path from the root on", wanted.path));
         }
+        wanted.name.as_ref().map_or(Ok(()), |name| check_name("device", name)).or_else(refuse_name)?;
         let name = wanted.name.clone().unwrap_or_else(|| wanted.path.clone());
+        if let Some(member) = found.members.iter().find(|member| is_same_drive(member.held.place(), path)) {
+            return refuse(format!(
+                "{}: this server has that drive already, as the device \"{}\" ({})",
+                wanted.path,
+                member.name,
+                member.held.place()
+            ));
+        }
         if found.members.iter().any(|member| member.name == name) {
             return refuse(format!(
                 "a device is called \"{name}\" already; name this one otherwise (--name)"
@@ -227,6 +236,14 @@ impl Coming {
     fn held(&self) -> &Held {
         &self.member.held
     }
+}
+
+fn refuse_name(message: String) -> Result<(), Problem> {
+    Err(problem(ProblemKind::Invalid, message))
+}
+
+fn is_same_drive(place: &Place, path: &Path) -> bool {
+    place.is_same_drive(&Place::Path(path.to_owned()))
 }
 
 /// Block devices are told what holds nothing any more; files are not, unless a set-up says so.

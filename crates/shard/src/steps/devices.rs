@@ -40,12 +40,22 @@ fn is_turning<M: Divide>(here: &Owners<M>, device: Uuid) -> Option<Progress> {
         .devices
         .iter()
         .find(|own| own.standing != Standing::There && own.uuid() != device)?;
-    let what = if other.standing == Standing::Joins { "joining" } else { "leaving" };
     let name = &other.config.name;
-    Some(refused(
-        ControlErrorKind::Busy,
-        format!("device \"{name}\" is {what}: one device comes or leaves at a time"),
-    ))
+    let what = match other.standing {
+        Standing::Joins => {
+            "is joining, and one device comes or leaves at a time: add it again, to its end".to_owned()
+        }
+        Standing::Drains => format!(
+            "is being evacuated, and one device comes or leaves at a time: wait until nothing lies there (`diecut device list`) and take it out \
+             (`diecut device remove {name}`), or call that off (`diecut device evacuate {name} --cancel`)"
+        ),
+        Standing::Leaves | Standing::There => {
+            format!(
+                "is leaving, and one device comes or leaves at a time: `diecut device remove {name}` goes on with it"
+            )
+        }
+    };
+    Some(refused(ControlErrorKind::Busy, format!("device \"{name}\" {what}")))
 }
 
 /// Everywhere: a device that was brought is opened; the first shard gives it what all devices of the pool have.

@@ -9,6 +9,7 @@
 //! 5. [`crate::step::Step::SwitchVssd`] has hosts go on, on the new one. What is left of the old one is given back.
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::devices::Standing;
 use crate::flash::{Copying, PIECE_IUS, PIECES_AT_ONCE, Piece, runs};
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
@@ -148,6 +149,26 @@ pub(crate) fn copy<M: Divide>(here: &mut Owners<M>, name: &str, job: &Job, now: 
     progress
 }
 
+/// What ends the move of a vSSD before its time.
+fn note_failure<M: Divide>(here: &Owners<M>, moving: &mut Moving, stores: [StoreIndex; 2]) {
+    if here.is_stopping && moving.failure.is_none() {
+        moving.failure =
+            Some(failed(ControlErrorKind::Busy, "the server stops: ask again when it runs".to_owned()));
+    }
+    let is_wanted = here.plane.flash.devices.iter().any(|own| own.standing == Standing::Drains);
+    if !is_wanted {
+        let message =
+            format!("the evacuation was called off, and vSSD \"{}\" stays where it is", moving.name);
+        moving.failure.get_or_insert(failed(ControlErrorKind::Busy, message));
+    }
+    for store in stores {
+        if let Some(reason) = here.plane.flash.kept(store).read_only_reason() {
+            let message = format!("vSSD \"{}\" takes no writes: {reason}", moving.name);
+            moving.failure.get_or_insert(failed(ControlErrorKind::Media, message));
+        }
+    }
+}
+
 fn go_on<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, now: Time) -> Progress {
     let (Some(from), Some(to)) = (here.plane.store_of(moving.old.0), here.plane.store_of(moving.new.0))
     else {
@@ -155,16 +176,7 @@ fn go_on<M: Divide>(here: &mut Owners<M>, moving: &mut Moving, now: Time) -> Pro
     };
     take_answers(here, moving, to, now);
     let idle = here.plane.flash.copying.as_ref().is_none_or(Copying::is_idle);
-    if here.is_stopping && moving.failure.is_none() {
-        moving.failure =
-            Some(failed(ControlErrorKind::Busy, "the server stops: ask again when it runs".to_owned()));
-    }
-    for store in [from, to] {
-        if let Some(reason) = here.plane.flash.kept(store).read_only_reason() {
-            let message = format!("vSSD \"{}\" takes no writes: {reason}", moving.name);
-            moving.failure.get_or_insert(failed(ControlErrorKind::Media, message));
-        }
-    }
+    note_failure(here, moving, [from, to]);
     if moving.failure.is_some() {
         moving.stage = Stage::Ends;
         here.plane.flash.copying.iter_mut().for_each(Copying::stop);

@@ -1,21 +1,25 @@
 //! `diecut device evacuate`: what lies on a device of a running server moves to others.
 
-use super::list::state;
+use super::called;
+use super::list::{lies, state};
 use crate::client::{Client, ClientError};
 use crate::print;
 use clap::Args;
 use diecut_api::route;
-use diecut_api::status::{DeviceStatus, DeviceTurning, Status};
+use diecut_api::status::{DeviceStatus, DeviceTurning};
 use serde::Serialize;
 use std::time::Duration;
 
 #[derive(Args)]
 pub struct Evacuate {
-    /// Its name, as `diecut device list` has it.
+    /// Its name, as `diecut device list` has it, or the path of its drive.
     name: String,
     /// Return when it has begun; `diecut device list` says how far it is.
     #[arg(long)]
     no_wait: bool,
+    /// Call an evacuation off: what moved lies where it went, what did not stays, and the device takes new vSSDs again.
+    #[arg(long, conflicts_with = "no_wait")]
+    cancel: bool,
 }
 
 /// What `--json` prints.
@@ -33,7 +37,19 @@ impl Evacuate {
     /// # Errors
     /// What the server says.
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
-        let Evacuate { name, no_wait } = self;
+        let Evacuate { name, no_wait, cancel } = self;
+        let name = called(&client.status().await?, &name);
+        if cancel {
+            client.delete(&route::evacuate(&name)).await?;
+            if json {
+                print::json(&Report { device: &name, evacuated: false });
+            } else {
+                print::line(&format!(
+                    "{name} is not evacuated any more: what lies there stays, and it takes new vSSDs again."
+                ));
+            }
+            return Ok(());
+        }
         client.create(&route::evacuate(&name), &serde_json::json!({})).await?;
         let mut told = String::new();
         let is_evacuated = loop {
@@ -50,7 +66,7 @@ impl Evacuate {
             if device.turning != Some(DeviceTurning::Drains) {
                 return Err(ClientError::Usage(reason(device)));
             }
-            let state = state(device);
+            let state = state(device, &status);
             if !json && state != told {
                 print::line(&format!("{name}: {state}"));
                 told = state;
@@ -72,11 +88,7 @@ impl Evacuate {
     }
 }
 
-fn lies(status: &Status, name: &str) -> bool {
-    status.vssds.iter().any(|vssd| vssd.vssd.device.iter().any(|on| on == name))
-}
-
 fn reason(device: &DeviceStatus) -> String {
-    let why = device.evacuation_error.as_deref().unwrap_or("somebody ended it");
+    let why = device.evacuation_error.as_deref().unwrap_or("it was called off");
     format!("device \"{}\" is not evacuated, and what did not move stays: {why}", device.name)
 }

@@ -17,6 +17,7 @@ use crate::client::{Client, ClientError};
 use crate::print;
 use clap::{Args, Subcommand};
 use diecut_api::place::Place;
+use diecut_api::status::Status;
 use diecut_devices::WantedCut;
 use diecut_devices::local::{Access, LocalDevice};
 use diecut_spec::Size;
@@ -34,7 +35,7 @@ pub enum Device {
     List,
     /// Say what a device of a running server is, and what lies on it.
     Show {
-        /// Its name, as `diecut device list` has it.
+        /// Its name, as `diecut device list` has it, or the path of its drive.
         name: String,
     },
     /// Add a drive to the pool of a server, running or stopped. What it holds is lost.
@@ -136,6 +137,19 @@ async fn serves(client: &Client, drives: &[Place]) -> bool {
     let real = |path: &str| std::fs::canonicalize(path).ok();
     let served: Vec<_> = status.devices.iter().filter_map(|one| real(one.path.as_deref()?)).collect();
     drives.iter().any(|drive| real(&drive.to_string()).is_some_and(|path| served.contains(&path)))
+}
+
+/// The name of the device that is called so, by its name or by the path of its drive.
+fn called(status: &Status, named: &str) -> String {
+    let names = status.devices.iter().map(|one| (&one.name, &one.path));
+    let mut all = names.chain(status.missing_devices.iter().map(|one| (&one.name, &one.path)));
+    if all.clone().any(|(name, _)| name == named) {
+        return named.to_owned();
+    }
+    let place = Place::Path(named.into());
+    let is_it = |path: &String| path == named || Place::Path(path.into()).is_same_drive(&place);
+    all.find(|(_, path)| path.as_ref().is_some_and(is_it))
+        .map_or_else(|| named.to_owned(), |(name, _)| name.clone())
 }
 
 /// No server runs: then the drives of the pool are to be named with an option.

@@ -2,7 +2,7 @@
 
 use super::super::not_found;
 use super::list::state;
-use super::{Facts, Local, remote};
+use super::{Facts, Local, called, remote};
 use crate::client::{Client, ClientError};
 use crate::print;
 use diecut_api::place::Place;
@@ -63,11 +63,11 @@ fn look(device: &DeviceStatus) -> Option<Facts> {
     }
 }
 
-fn rows(device: &DeviceStatus) -> Vec<(&'static str, String)> {
+fn rows(device: &DeviceStatus, status: &Status) -> Vec<(&'static str, String)> {
     let erases = &device.erases_per_channel;
     let (least, most) = (erases.iter().min().copied(), erases.iter().max().copied());
     let mut rows = vec![
-        ("state", state(device)),
+        ("state", state(device, status)),
         ("path", device.path.clone().unwrap_or_else(|| "memory".to_owned())),
         ("channels x dies", format!("{} x {}", device.channels, device.dies_per_channel)),
         ("raw", device.raw_capacity.to_string()),
@@ -86,6 +86,7 @@ fn rows(device: &DeviceStatus) -> Vec<(&'static str, String)> {
 /// What asking the server brings, and that it has no such device.
 pub async fn show(client: &Client, name: &str, json: bool) -> Result<(), ClientError> {
     let status = client.status().await?;
+    let name = &*called(&status, name);
     let device = status.devices.iter().find(|device| device.name == name);
     let missing = status.missing_devices.iter().find(|device| device.name == name);
     if device.is_none() && missing.is_none() {
@@ -99,7 +100,7 @@ pub async fn show(client: &Client, name: &str, json: bool) -> Result<(), ClientE
         return Ok(());
     }
     let mut fields = match (device, missing) {
-        (Some(device), _) => rows(device),
+        (Some(device), _) => rows(device, &status),
         (None, missing) => {
             let missing = missing.into_iter();
             missing.flat_map(|one| [("state", "not there".to_owned()), ("why", one.reason.clone())]).collect()
