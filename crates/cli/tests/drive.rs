@@ -318,3 +318,25 @@ fn a_format_is_refused_by_name() {
     let said = String::from_utf8_lossy(&is_ours.stderr).into_owned();
     assert_says(&said, &["it is the device", made["device"].as_str().unwrap(), "--force"]);
 }
+
+/// Goal: what is said to be too small by `format` is not taken by `identify` either, and a drive of the size that is said is.
+#[test]
+fn the_smallest_drive_is_said() {
+    let folder = folder();
+    let folder = folder.path();
+    let identify = |size: u64| -> serde_json::Value {
+        File::create(folder.join("small")).unwrap().set_len(size).unwrap();
+        serde_json::from_str(&done(folder, &["--json", "device", "identify", "small"])).unwrap()
+    };
+    for size in [100 << 20, 150 << 20] {
+        assert_eq!(identify(size)[0]["fits"], false);
+        let said = refused(folder, &["device", "format", "small"]);
+        assert_says(&said, &["270532608"]);
+    }
+    assert_eq!(identify(270_532_607)[0]["fits"], false);
+    refused(folder, &["device", "format", "small"]);
+    assert_eq!(identify(270_532_608)[0]["fits"], true);
+    done(folder, &["device", "format", "small", "--erase-block", "1M", "--lanes", "2"]);
+    let said = done(folder, &["device", "identify", "small"]);
+    assert_says(&said, &["is cut into", "2 lanes of 128 erase blocks of 1 MiB"]);
+}

@@ -570,3 +570,65 @@ fn a_drive_that_is_cut_or_deleted_meanwhile_is_named() {
     assert_eq!(said(), 1, "{}", server.log());
     server.kill();
 }
+
+/// Goal: a drive that two names lead to is told as that, by a format, a start and a server that has it, and nobody is said to use it.
+#[test]
+fn a_drive_under_two_names_is_one() {
+    let folder = folder();
+    let folder = folder.path();
+    std::os::unix::fs::symlink("drive-a", folder.join("soft")).unwrap();
+    std::fs::hard_link(folder.join("drive-a"), folder.join("hard")).unwrap();
+    for link in ["soft", "hard"] {
+        let said = refused(folder, &["device", "format", "drive-a", link, "--force"]);
+        assert_says(&said, &[link, "is the same drive as drive-a", "name it once"]);
+    }
+    let server = Server::in_folder(folder, &[]);
+    let said = refused(folder, &["--socket", "control.sock", "device", "add", "hard"]);
+    assert_says(&said, &["hard", "this server has that drive already, as the device \"a\""]);
+    for name in ["", "two words", "\u{1b}[31m", &"x".repeat(5000)] {
+        let said = refused(
+            folder,
+            &["--socket", "control.sock", "device", "add", "new", "--size", "200M", "--name", name],
+        );
+        assert_says(&said, &["device name", "use 1 to 64 letters"]);
+        assert!(!folder.join("new").exists() && said.len() < 2000, "{said}");
+    }
+    let shown = done(folder, &["--socket", "control.sock", "device", "show", "hard"]);
+    assert_says(&shown, &["device", "a"]);
+    server.stop();
+    let twice = device("a") + "[[device]]\nkind = \"file\"\npath = \"soft\"\nname = \"s\"\n";
+    std::fs::write(folder.join("setup.toml"), twice).unwrap();
+    let serve = ["serve", "--setup", "setup.toml", "--data", ".", "--listen", "127.0.0.1:0"];
+    assert_says(&refused(folder, &serve), &["soft", "is the same drive as", "drive-a"]);
+}
+
+/// Goal: another drive at the path of one is not told to be formatted alone: what was there is named.
+#[test]
+fn a_drive_that_was_replaced_is_named() {
+    let folder = folder();
+    let folder = folder.path();
+    Server::in_folder(folder, &[]).stop();
+    let device = uuid(folder, "drive-b");
+    std::fs::remove_file(folder.join("drive-b")).unwrap();
+    std::fs::File::create(folder.join("drive-b")).unwrap().set_len(200 << 20).unwrap();
+    let server = Server::in_folder(folder, &[]);
+    assert_says(
+        &server.announced,
+        &["drive-b", "is not formatted", &device, "another drive may be at that path now"],
+    );
+    server.stop();
+}
+
+/// Goal: the set-up that a format prints can be read, whatever the path, and from any folder.
+#[test]
+fn a_set_up_quotes_paths() {
+    let folder = folder();
+    let name = "a \"drive\" \\ of\nlines";
+    let said = done(folder.path(), &["device", "format", name, "--size", "200M", "--erase-block", "1M"]);
+    let table = &said[said.find("[device]").unwrap()..];
+    let setup: diecut_api::setup::Setup = diecut_api::setup::Setup::from_toml(table).unwrap();
+    let Some(diecut_api::setup::Device::Drive(drive)) = setup.devices.iter().next() else {
+        panic!("{table}")
+    };
+    assert_eq!(drive.path, folder.path().canonicalize().unwrap().join(name));
+}

@@ -209,7 +209,7 @@ fn mistakes_are_named() {
     let allowed = format!("host_nqn = \"{ALLOWED}\"");
     assert_says(&refused_of("allowed", CLOSED, 1, &allowed), &["not formatted"]);
     let said = refused(&b, &words(&bench.format(2, &[])));
-    assert_says(&said, &[&format!("{POOL}/2"), "the drive has 1048576 bytes", "need 52428800"]);
+    assert_says(&said, &[&format!("{POOL}/2"), "the drive has 1048576 bytes", "need 102760448"]);
     // A host's swap space lies there.
     let mut other = Host::connect(bench.address().parse().unwrap(), "pool").unwrap();
     let mut swap = vec![0; LBA_BYTES];

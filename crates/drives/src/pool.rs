@@ -38,13 +38,11 @@ pub enum PoolError {
     #[error("no device has a label of this server")]
     Empty,
     /// Two drives say that they are the same device, as after a copy of one.
-    #[error(
-        "two drives have the label of one device ({0:02x?}): one is a copy of the other; take one of them away"
-    )]
+    #[error("two drives have the label of one device: one is a copy of the other; take one of them away")]
     Twice([u8; 16]),
     /// So few devices are here that others may have gone on without them.
     #[error(
-        "{present} of {needed_of} devices of the newest view are here; without more than half of them a pool is opened with --force only"
+        "{present} of {needed_of} devices of the newest view are here, and it takes more than half of them: others may have gone on without these"
     )]
     NoMajority {
         /// Devices with a voice that are here.

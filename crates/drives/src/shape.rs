@@ -11,6 +11,8 @@ const PLANNED_SIZE_MIN_BYTES: u64 = 16 << 20;
 const PLANNED_BLOCKS: u64 = 1024;
 /// Erase blocks of a lane without which nothing can be cleaned.
 pub(crate) const BLOCKS_MIN: u64 = 8;
+/// Erase blocks of a lane of a small drive with which a pool has room beside its catalog and its block states.
+const POOL_BLOCKS_MIN: u64 = 16;
 /// Erase blocks of a lane with which a drive is not cut into fewer lanes.
 pub(crate) const SUGGESTED_BLOCKS_MIN: u32 = 64;
 /// Most lanes that are chosen where nobody asks for some.
@@ -67,7 +69,7 @@ pub struct DieCut {
 pub enum ShapeError {
     /// It is too small.
     #[error(
-        "the drive has {size_bytes} bytes; {lanes} lanes with 8 erase blocks of {block_size_bytes} bytes need {needed_bytes}"
+        "the drive has {size_bytes} bytes; {lanes} lanes with {POOL_BLOCKS_MIN} erase blocks of {block_size_bytes} bytes need {needed_bytes}"
     )]
     TooSmall {
         /// What it has.
@@ -201,7 +203,7 @@ impl DriveShape {
         }
         let blocks = of_lane / block_size_bytes;
         if blocks < BLOCKS_MIN {
-            let needed_bytes = 2 * MARGIN_BYTES + u64::from(lanes) * BLOCKS_MIN * block_size_bytes;
+            let needed_bytes = 2 * MARGIN_BYTES + u64::from(lanes) * POOL_BLOCKS_MIN * block_size_bytes;
             return Err(ShapeError::TooSmall { size_bytes, lanes, block_size_bytes, needed_bytes });
         }
         let blocks_per_lane = u32::try_from(blocks).unwrap_or(u32::MAX).min(1 << 20);
@@ -436,9 +438,9 @@ mod test {
         let error = DriveShape::plan(500 << 20, 4, None).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the drive has 524288000 bytes; 4 lanes with 8 erase blocks of 16777216 bytes need 538968064"
+            "the drive has 524288000 bytes; 4 lanes with 16 erase blocks of 16777216 bytes need 1075838976"
         );
-        assert!(DriveShape::plan(538_968_064, 4, None).is_ok());
+        assert_eq!(DriveShape::plan(1_075_838_976, 4, None).unwrap().blocks_per_lane, 16);
         for size in [3 << 20, 512 << 20, 4096] {
             assert_eq!(DriveShape::plan(1 << 40, 4, Some(size)), Err(ShapeError::BlockSize(size)));
         }

@@ -6,6 +6,7 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +90,25 @@ impl Drive {
         }
         Ok(Drive { file, facts })
     }
+}
+
+/// Whether so much of a range is holes, or was never written, that reads of it say nothing of a drive: a tenth.
+pub(crate) fn is_full_of_holes(file: &File, range: Range<u64>) -> bool {
+    let (mut at, mut holes) = (range.start, 0);
+    while at < range.end {
+        let data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data.min(range.end),
+            Err(rustix::io::Errno::NXIO) => range.end,
+            // Who knows no holes has none.
+            Err(_) => return false,
+        };
+        holes += data - at;
+        at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data)) {
+            Ok(hole) => hole.max(data + 1),
+            Err(_) => range.end,
+        };
+    }
+    holes > (range.end - range.start) / 10
 }
 
 impl DriveFacts {

@@ -11,6 +11,8 @@ const ADDED_MAX: f64 = 0.25;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Verdict {
+    /// It is a file with holes, and only reads were measured: reads of holes ask no drive.
+    Holes,
     /// A load disturbs reads in its own region too little for anything to be told.
     TooQuiet,
     /// Every region disturbs every other one: the drive hides what it is made of, or has one part.

@@ -1,10 +1,11 @@
 //! The measurements, one after the other.
 
-use crate::drive::Drive;
-use crate::independence::judge;
+use crate::drive::{Drive, is_full_of_holes};
+use crate::independence::{Verdict, judge};
 use crate::report::{Curve, Disturbance, Point, Report};
 use crate::ring::{Load, Ring};
 use crate::{ProbeError, ProbeSpec};
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub fn run(path: &Path, spec: &ProbeSpec, tell: &mut dyn FnMut(&str)) -> Result<
     let drive = Drive::open(path, spec)?;
     let depth_max = spec.depths.iter().copied().max().unwrap_or(1).max(LOAD_DEPTH + 1);
     let ring = Ring::new(&drive.file, depth_max, spec.block_bytes, spec.seed)?;
-    let mut bench = Bench { spec, size_bytes: drive.facts.size_bytes, ring, runs: 0 };
+    let mut bench = Bench { spec, size_bytes: drive.facts.size_bytes, file: &drive.file, ring, runs: 0 };
     let reads = [("read", 100)];
     let all = [("read", 100), ("write", 0), ("mixed", MIXED_READ_PERCENT)];
     let asked = if spec.overwrites { &all[..] } else { &reads[..] };
@@ -38,6 +39,7 @@ pub fn run(path: &Path, spec: &ProbeSpec, tell: &mut dyn FnMut(&str)) -> Result<
 struct Bench<'a> {
     spec: &'a ProbeSpec,
     size_bytes: u64,
+    file: &'a File,
     ring: Ring<'a>,
     runs: u64,
 }
@@ -107,7 +109,12 @@ impl Bench<'_> {
             }
             beside_p99_us.push(row);
         }
-        let verdict = judge(&alone_p99_us, &beside_p99_us);
+        let verdict = match self.spec.overwrites {
+            false if (0..count).any(|region| is_full_of_holes(self.file, self.region(region, count))) => {
+                Verdict::Holes
+            }
+            _ => judge(&alone_p99_us, &beside_p99_us),
+        };
         let region = self.region(0, count);
         Ok(Disturbance {
             region_bytes: region.end - region.start,

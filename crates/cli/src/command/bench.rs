@@ -72,9 +72,9 @@ pub struct Bench {
     /// Counted seconds.
     #[arg(long, visible_alias = "time", default_value_t = 10.0)]
     runtime: f64,
-    /// Seconds before, not counted.
-    #[arg(long, default_value_t = 1.0)]
-    ramp_time: f64,
+    /// Seconds before, not counted: 1, if nothing is said, and none with --number-ios, which counts from the first command.
+    #[arg(long)]
+    ramp_time: Option<f64>,
     /// Commands per job, after which it ends before its time; 0 for no such end.
     #[arg(long, default_value_t = 0)]
     number_ios: u64,
@@ -253,13 +253,9 @@ impl Bench {
                 return Err(format!("`{other}` is no distribution; write random, or zipf:1.2"));
             }
         };
-        let seconds = |what: &str, seconds: f64| {
-            let sound = seconds.is_finite() && (0.0..=1e9).contains(&seconds);
-            if sound {
-                Ok((seconds * 1e9) as u64)
-            } else {
-                Err(format!("{what}: {seconds} is no number of seconds"))
-            }
+        let seconds = |what: &str, seconds: f64| match seconds.is_finite() && (0.0..=1e9).contains(&seconds) {
+            true => Ok((seconds * 1e9) as u64),
+            false => Err(format!("{what}: {seconds} is no number of seconds")),
         };
         let block_bytes = u32::try_from(self.bs.bytes());
         Ok(LoadSpec {
@@ -279,7 +275,10 @@ impl Bench {
             },
             offset_bytes: self.offset.bytes(),
             size_bytes: self.size.bytes(),
-            ramp_ns: seconds("ramp-time", self.ramp_time)?,
+            ramp_ns: seconds(
+                "ramp-time",
+                self.ramp_time.unwrap_or(if self.number_ios > 0 { 0.0 } else { 1.0 }),
+            )?,
             runtime_ns: seconds("runtime", self.runtime)?,
             operations_max: self.number_ios,
             seed: self.randseed,

@@ -64,6 +64,12 @@ impl Probe {
     }
 
     fn measure(self) -> Result<Report, String> {
+        if self.map.is_some() && self.regions < 2 {
+            return Err(format!(
+                "--map says which regions work by themselves, and --regions {} leaves nothing to compare: use 2 or more",
+                self.regions
+            ));
+        }
         let bytes = self.bs.bytes();
         let spec = ProbeSpec {
             block_bytes: u32::try_from(bytes).map_err(|_| format!("blocks of {} are too large", self.bs))?,
@@ -192,6 +198,9 @@ fn regions(disturbance: &Disturbance) -> String {
 
 fn verdict(verdict: &Verdict) -> String {
     match verdict {
+        Verdict::Holes => "The file has holes: reads of them ask no drive, so nothing can be said of its regions. Fill it first, or measure writes \
+                           (--overwrite), which loses what it holds."
+            .to_owned(),
         Verdict::TooQuiet => "A load disturbs reads of its own region too little to tell regions apart.".to_owned(),
         Verdict::Shared => "Every region disturbs every other one: tenants in regions of this drive share its bandwidth and nothing is \
                             theirs alone."

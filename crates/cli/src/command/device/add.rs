@@ -6,7 +6,7 @@ use crate::client::{Client, ClientError};
 use crate::print;
 use clap::Args;
 use diecut_api::object::{AddedDevice, NewDevice};
-use diecut_api::place::Place;
+use diecut_api::place::{Place, quoted};
 use diecut_api::route;
 use diecut_daemon::add::add;
 use diecut_spec::Size;
@@ -81,7 +81,7 @@ impl Add {
             }
         };
         print::line(text);
-        let name = name.map(|name| format!("\nname = \"{name}\"")).unwrap_or_default();
+        let name = name.map(|name| format!("\nname = {}", quoted(&name))).unwrap_or_default();
         print::line(&(tables(&[made], "[[device]]") + &name));
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::{Cut, complain, remote};
 use crate::print;
 use clap::Args;
 use diecut_api::object::AddedDevice;
-use diecut_api::place::Place;
+use diecut_api::place::{Place, quoted};
 use diecut_daemon::format::{FormatOptions, Formatted, format};
 use diecut_devices::local::{Access, LocalDevice};
 use diecut_devices::{DriveShape, WantedCut};
@@ -95,8 +95,10 @@ fn by_map(file: &Path, drives: &[Place], cut: &Cut) -> Result<WantedCut, String>
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(failed)?;
     opened.take(MAP_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    let map: Map = serde_json::from_str(&text)
-        .map_err(|error| format!("{name} is no map of `diecut probe --map`: {error}"))?;
+    let map: Map = serde_json::from_str(&text).map_err(|error| match error.is_data() {
+        true => format!("{name} is JSON, and no map of this version's `diecut probe --map`: {error}"),
+        false => format!("{name} is no map of `diecut probe --map`: it is no JSON: {error}"),
+    })?;
     let device = LocalDevice::open(path, Access::Look).map_err(|error| error.to_string())?;
     let properties = device.properties();
     if map.size_bytes != properties.size_bytes || map.serial != properties.identity.serial {
@@ -124,7 +126,9 @@ pub fn table(place: &Place, head: &str) -> String {
         Place::Path(path) => {
             let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
             let kind = if is_block { "block" } else { "file" };
-            format!("{head}\nkind = \"{kind}\"\npath = \"{}\"", path.display())
+            // A set-up may lie in another folder than this one.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("{head}\nkind = \"{kind}\"\npath = {}", quoted(&path.to_string_lossy()))
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::yes;
 use crate::print;
+use diecut_daemon::format::fitting;
+use diecut_devices::Membership;
 use diecut_devices::local::{Contents, FoundLabel, OtherCopy, Wipefs};
 use diecut_drives::DriveShape;
 use diecut_spec::Size;
@@ -42,7 +44,7 @@ pub struct Identified<F> {
     /// Who uses it.
     users: Vec<String>,
     label: Option<Labelled>,
-    /// How it would be cut.
+    /// How it is cut, where it has a label; otherwise how it would be.
     shape: Option<Shape>,
     /// Whether it could be made a device of diecut without force.
     fits: bool,
@@ -55,6 +57,11 @@ impl<F> Identified<F> {
     /// Judges what was found.
     pub fn new(path: String, facts: F, looked: Looked, shape: Result<DriveShape, String>) -> Identified<F> {
         let Looked { users, contents, against, label } = looked;
+        // As `format` judges it. What is cut already is shown as it is.
+        let shape = match &label {
+            Ok(found) => Ok(found.label.shape),
+            Err(_) => shape.and_then(fitting),
+        };
         let mut refusals = users.clone();
         refusals.extend(contents.words().into_iter().map(|what| format!("it holds {what}")));
         refusals.extend(shape.as_ref().err().cloned());
@@ -88,7 +95,8 @@ impl<F> Identified<F> {
     pub fn print(&self, mut rows: Vec<(&'static str, String)>) {
         rows.push(("holds", holds(&self.contents)));
         rows.extend(self.label.as_ref().map(|label| ("label", label.words())));
-        rows.extend(self.shape.as_ref().map(|shape| ("would be cut into", shape.words())));
+        let is_cut = if self.label.is_some() { "is cut into" } else { "would be cut into" };
+        rows.extend(self.shape.as_ref().map(|shape| (is_cut, shape.words())));
         rows.push(("isolation", self.isolation.to_owned()));
         let taken = if self.fits { yes(true) } else { format!("no: {}", self.refusals.join("; ")) };
         rows.push(("would be taken", taken));
@@ -170,7 +178,7 @@ fn labelled(found: &FoundLabel) -> Labelled {
         epoch: label.epoch,
         lanes: label.shape.lanes,
         lanes_apart: label.shape.lane_stride_bytes.is_some(),
-        devices_of_pool: label.devices.len(),
+        devices_of_pool: label.devices.iter().filter(|one| one.membership != Membership::Removed).count(),
         other_copy: match &found.other {
             OtherCopy::Same => None,
             OtherCopy::Older(number) => Some(format!("older (number {number}): a change was cut short")),

@@ -66,6 +66,20 @@ fn label_of(place: &Place) -> Result<Label, String> {
     Ok(found.label)
 }
 
+/// Why a server does not start.
+fn refused(error: &PoolError) -> String {
+    match error {
+        PoolError::Empty => error.to_string(),
+        PoolError::Twice(device) => format!(
+            "two drives have the label of the device {}: one is a copy of the other; name one of them",
+            Uuid::from_bytes(*device)
+        ),
+        PoolError::NoMajority { present, needed_of, .. } => format!(
+            "{present} of {needed_of} devices of the pool were found, and it takes more than half of them: name the drives of the others, too"
+        ),
+    }
+}
+
 /// The pool that these labels are of.
 fn pool_of(server: [u8; 16], drives: Vec<(Place, Label)>) -> Found {
     let labels: Vec<Label> = drives.iter().map(|(_, label)| label.clone()).collect();
@@ -84,7 +98,7 @@ fn pool_of(server: [u8; 16], drives: Vec<(Place, Label)>) -> Found {
                 PoolError::Empty | PoolError::Twice(_) => Vec::new(),
             };
             let devices = drives.iter().map(|drive| device(drive, None)).collect();
-            return Found { pool, devices, missing, refusal: Some(error.to_string()) };
+            return Found { pool, devices, missing, refusal: Some(refused(&error)) };
         }
     };
     let trouble = |at: usize| match opening.membership(labels[at].device) {
@@ -189,12 +203,7 @@ impl Found {
     /// Tables of the devices that a server can use. Paths are whole: a set-up may lie anywhere.
     fn setup(&self) -> String {
         let usable = self.devices.iter().filter(|device| device.trouble.is_none());
-        let whole = |place: &Place| match place {
-            Place::Path(path) => Place::Path(std::path::absolute(path).unwrap_or_else(|_| path.clone())),
-            Place::Namespace(_) => place.clone(),
-        };
-        let tables: Vec<String> =
-            usable.map(|device| table(&whole(&device.place), "[[device]]") + "\n").collect();
+        let tables: Vec<String> = usable.map(|device| table(&device.place, "[[device]]") + "\n").collect();
         format!(
             "# The pool {}. What exists on it, tenants and volumes, it knows by itself.\n\n{}",
             self.pool,

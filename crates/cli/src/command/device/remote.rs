@@ -4,7 +4,7 @@ use super::identified::{Identified, Looked};
 use super::{Cut, complain, health, yes};
 use crate::print;
 use clap::Args;
-use diecut_api::place::Place;
+use diecut_api::place::{Place, quoted};
 use diecut_api::setup::RemoteDevice;
 use diecut_api::status::DriveHealth;
 use diecut_daemon::error::ServeError;
@@ -94,11 +94,10 @@ impl Wanted {
 /// A namespace in a set-up.
 pub fn table(remote: &RemoteDevice) -> String {
     let RemoteDevice { address, subsystem, nsid, host_nqn, .. } = remote;
-    let host_nqn = host_nqn.as_ref().map(|host_nqn| format!("\nhost_nqn = \"{host_nqn}\""));
+    let host_nqn = host_nqn.as_ref().map(|host_nqn| format!("\nhost_nqn = {}", quoted(host_nqn)));
     let host_nqn = host_nqn.unwrap_or_default();
-    format!(
-        "kind = \"remote\"\naddress = \"{address}\"\nsubsystem = \"{subsystem}\"\nnsid = {nsid}{host_nqn}"
-    )
+    let (address, subsystem) = (quoted(address), quoted(subsystem));
+    format!("kind = \"remote\"\naddress = {address}\nsubsystem = {subsystem}\nnsid = {nsid}{host_nqn}")
 }
 
 #[derive(Args)]
