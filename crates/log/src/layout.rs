@@ -138,6 +138,26 @@ impl Layout {
         }
         (differing >> self.segment_shift == 0 && beyond >> 31 == 0).then(|| self.segment_of(first))
     }
+    /// Adds the places among these entries to the counts of their segments, and to `used`. Whether some are neither such a place nor
+    /// [`LogAddress::NONE`].
+    pub fn count_each(&self, entries: &[MapEntry], counts: &mut [u32], used: &mut u64) -> bool {
+        let mut odd = false;
+        for entry in entries.iter().map(|entry| entry.get()) {
+            if !entry.is_place() {
+                odd |= entry != LogAddress::NONE;
+                continue;
+            }
+            *used += 1;
+            match counts.get_mut(self.segment_of(entry).0 as usize) {
+                Some(count) => {
+                    *count += 1;
+                    odd |= self.offset_of(entry) >= self.segment_ius;
+                }
+                None => odd = true,
+            }
+        }
+        odd
+    }
     /// The offset of an address within its segment.
     #[inline]
     pub fn offset_of(&self, address: LogAddress) -> u32 {

@@ -113,7 +113,6 @@ impl Segments {
         // A map is large: what holds for all places of a segment is looked up once, and the rest goes through them again.
         // Chunks found in staging were told by their records only: see [`Segments::places_end`].
         let is_whole = |segment: &Segment| segment.exists() && !segment.blocks.contains(&NO_BLOCK);
-        let segment_ius = self.layout.segment_ius;
         let mut counts = vec![0u32; self.list.len()];
         let (mut used, mut odd) = (0, false);
         for some in parts.iter().flat_map(|part| entries[part.clone()].chunks(TOGETHER_ENTRIES)) {
@@ -121,21 +120,8 @@ impl Segments {
             if let Some(count) = one.and_then(|SegmentIndex(one)| counts.get_mut(one as usize)) {
                 *count += some.len() as u32;
                 used += some.len() as u64;
-                continue;
-            }
-            for entry in some.iter().map(|entry| entry.get()) {
-                if !entry.is_place() {
-                    odd |= entry != LogAddress::NONE;
-                    continue;
-                }
-                used += 1;
-                match counts.get_mut(self.layout.segment_of(entry).0 as usize) {
-                    Some(count) => {
-                        *count += 1;
-                        odd |= self.layout.offset_of(entry) >= segment_ius;
-                    }
-                    None => odd = true,
-                }
+            } else {
+                odd |= self.layout.count_each(some, &mut counts, &mut used);
             }
         }
         odd |= counts.iter().zip(&self.list).any(|(count, segment)| *count > 0 && !is_whole(segment));
