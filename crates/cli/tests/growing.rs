@@ -364,7 +364,14 @@ fn an_evacuation_is_called_off() {
     let server = Server::in_folder(folder, &[]);
     holds(&server, "a", 7);
     assert_eq!(on("vssd-a"), from);
-    ask(folder, &["device", "evacuate", &from]);
+    // That of another device, which is none, ends nothing.
+    ask(folder, &["device", "evacuate", &from, "--no-wait"]);
+    ask(folder, &["device", "evacuate", other, "--cancel"]);
+    ask(folder, &["wear", "set", "--rate", "100M"]);
+    diecut_testing::wait::wait_until(
+        || format!("not both went on: {}", server.log()),
+        || on("vssd-a") != from && on("late") != from,
+    );
     let said = refused(folder, &[&SOCKET[..], &["device", "remove", other]].concat());
     assert_says(&said, &[&format!("\"{from}\" is being evacuated"), "--cancel"]);
     server.stop();

@@ -20,7 +20,8 @@ use diecut_devices::list_without;
 use diecut_reactor::ReactorHandle;
 use diecut_shard::DeviceIndex;
 use diecut_shard::control::{
-    ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceTurn, VssdStatus,
+    ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceTurn, DeviceTurning, Status,
+    VssdStatus,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,8 +64,6 @@ pub struct Roster {
     setup: Setup,
     shards: ReactorHandle,
     is_evacuating: AtomicBool,
-    /// Who evacuates is to end.
-    is_called_off: AtomicBool,
 }
 
 fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
@@ -85,14 +84,7 @@ impl Roster {
         shards: ReactorHandle,
     ) -> Roster {
         let inner = Mutex::new(Inner { found, coming: None, watch });
-        Roster {
-            inner,
-            facts,
-            setup,
-            shards,
-            is_evacuating: AtomicBool::new(false),
-            is_called_off: AtomicBool::new(false),
-        }
+        Roster { inner, facts, setup, shards, is_evacuating: AtomicBool::new(false) }
     }
 
     /// Lets go of all drives.
@@ -190,7 +182,6 @@ impl Roster {
                  evacuate NAME --cancel`)",
             ));
         }
-        self.is_called_off.store(false, Ordering::SeqCst);
         let begun = self.turn(device, DeviceTurn::Drains).map_err(convert::problem).and_then(|()| {
             self.facts(|facts| _ = facts.evacuation_errors.remove(&name));
             let roster = Arc::clone(self);
@@ -213,7 +204,6 @@ impl Roster {
         let Some(member) = inner.found.members.iter().find(|member| is_called(member, named)) else {
             return Err(unknown(named));
         };
-        self.is_called_off.store(true, Ordering::SeqCst);
         self.turn_at_last(member.device, DeviceTurn::Stays).map_err(convert::problem)
     }
 
@@ -225,14 +215,15 @@ impl Roster {
                 tracing::info!(device = name, "nothing lies on the device any more");
                 break;
             };
-            if self.is_called_off.load(Ordering::SeqCst) {
+            if !drains(&status, name) {
                 tracing::info!(device = name, "the evacuation of the device was called off");
                 break;
             }
             match self.ask_at_last(ControlRequest::MoveVssd(vssd.clone())) {
                 Ok(_) => tracing::info!(device = name, vssd, "the vSSD moved to other devices"),
-                // What this was the move of stays. The next look finds whether anything is left.
-                Err(_) if self.is_called_off.load(Ordering::SeqCst) => {}
+                // It was called off meanwhile, and this vSSD stays, as the next look finds.
+                Err(_) if matches!(self.ask(ControlRequest::Status), Ok(ControlResponse::Status(now)) if !drains(&now, name)) =>
+                    {}
                 Err(error) => {
                     tracing::error!(device = name, vssd, "the evacuation of the device ends: {error}");
                     self.facts(|facts| _ = facts.evacuation_errors.insert(name.to_owned(), error.message));
@@ -243,6 +234,11 @@ impl Roster {
         }
         self.is_evacuating.store(false, Ordering::SeqCst);
     }
+}
+
+/// Whether what lies on a device is to move to others.
+fn drains(status: &Status, name: &str) -> bool {
+    status.devices.iter().any(|one| one.name == name && one.turning == Some(DeviceTurning::Drains))
 }
 
 fn unknown(named: &str) -> Problem {

@@ -126,9 +126,12 @@ impl Roster {
         if !path.is_absolute() {
             return refuse(format!("{}: write its path from the root on", wanted.path));
         }
-        wanted.name.as_ref().map_or(Ok(()), |name| check_name("device", name)).or_else(refuse_name)?;
+        if let Some(Err(message)) = wanted.name.as_ref().map(|name| check_name("device", name)) {
+            return refuse(message);
+        }
         let name = wanted.name.clone().unwrap_or_else(|| wanted.path.clone());
-        if let Some(member) = found.members.iter().find(|member| is_same_drive(member.held.place(), path)) {
+        let place = Place::Path(path.to_owned());
+        if let Some(member) = found.members.iter().find(|member| member.held.place().is_same_drive(&place)) {
             return refuse(format!(
                 "{}: this server has that drive already, as the device \"{}\" ({})",
                 wanted.path,
@@ -236,14 +239,6 @@ impl Coming {
     fn held(&self) -> &Held {
         &self.member.held
     }
-}
-
-fn refuse_name(message: String) -> Result<(), Problem> {
-    Err(problem(ProblemKind::Invalid, message))
-}
-
-fn is_same_drive(place: &Place, path: &Path) -> bool {
-    place.is_same_drive(&Place::Path(path.to_owned()))
 }
 
 /// Block devices are told what holds nothing any more; files are not, unless a set-up says so.

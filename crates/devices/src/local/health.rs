@@ -5,7 +5,7 @@ use diecut_nvme::log_page::{SmartLog, lid};
 use diecut_nvme::opcode::admin;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The controller, rather than a namespace of it.
@@ -32,8 +32,7 @@ pub fn smart_log(file: &File) -> io::Result<Option<SmartLog>> {
 /// # Errors
 /// What the kernel says.
 pub fn size_bytes(mut file: &File) -> io::Result<u64> {
-    let metadata = file.metadata()?;
-    if metadata.file_type().is_block_device() { file.seek(SeekFrom::End(0)) } else { Ok(metadata.len()) }
+    file.seek(SeekFrom::End(0))
 }
 
 /// What happened to a file or a block device that is open, in words: it is smaller than it was, or deleted.

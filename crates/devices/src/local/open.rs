@@ -1,12 +1,13 @@
 use super::contents::Contents;
 use super::error::LocalError;
+use super::health::size_bytes;
 use super::placement::Placement;
 use super::properties::{DriveKind, Properties, punches};
 use super::users::Subject;
 use diecut_drives::{DriveShape, WantedCut, Zoning};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +68,7 @@ impl LocalDevice {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => (opened(OFlags::empty()), false),
             opened => (opened, true),
         };
-        let mut file = opened.map_err(|error| match error.kind() {
+        let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => in_use(vec!["the kernel does not say by whom".to_owned()]),
             _ => failed("cannot be opened")(error),
         })?;
@@ -81,7 +82,7 @@ impl LocalDevice {
                 TryLockError::Error(error) => failed("cannot be locked")(error),
             })?;
         }
-        let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed("does not say how long it is"))?;
+        let size_bytes = size_bytes(&file).map_err(failed("does not say how long it is"))?;
         let mut properties =
             Properties::of(&file, size_bytes, takes_direct).map_err(failed("cannot be examined"))?;
         if is_owned && properties.is_read_only {
